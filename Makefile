@@ -1,0 +1,42 @@
+# Everything starts from a bare clone: the first call sets up, later ones go straight to work.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test quick lint types wheel benchmark clean
+
+demo: $(READY)            ## digits with 50 labels: supervised beside LGA
+	$(BIN)/labelgrad demo
+
+test: lint types          ## lint, types and all tests
+	$(BIN)/python -m pytest -n 2
+
+quick: $(READY)           ## the fast tests only
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+wheel: $(READY)           ## build the wheel, install it in an empty environment, import it
+	rm -rf dist .venv-wheel
+	$(BIN)/python -m build --wheel --outdir dist
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	cd dist && ../.venv-wheel/bin/python -c "import labelgrad; labelgrad.LGAClassifier"
+	cd dist && ../.venv-wheel/bin/labelgrad --version
+
+benchmark: $(READY)       ## what a step costs, in time and memory
+	$(BIN)/python benchmarks/step_cost.py
+	$(BIN)/python benchmarks/table_cost.py
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf .venv .venv-wheel dist runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
