@@ -1,0 +1,76 @@
+"""Semi-supervised learning by label gradient alignment.
+
+Names are loaded when first used, so that importing the package, or asking the command for help,
+does not wait for PyTorch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Batch": "labelgrad.step",
+    "CrossEntropy": "labelgrad.losses",
+    "LGA": "labelgrad.objectives.lga",
+    "LGAClassifier": "labelgrad.estimators",
+    "LGARegressor": "labelgrad.estimators",
+    "LabelTable": "labelgrad.alignment.table",
+    "MLP": "labelgrad.models.mlp",
+    "Objective": "labelgrad.objective",
+    "Run": "labelgrad.training.run",
+    "SquaredError": "labelgrad.losses",
+    "Step": "labelgrad.step",
+    "Stream": "labelgrad.data.stream",
+    "Supervised": "labelgrad.objectives.supervised",
+    "Trainer": "labelgrad.training.trainer",
+    "WideResNet": "labelgrad.models.wide_resnet",
+    "evaluate": "labelgrad.training.evaluation",
+}
+
+__all__ = [
+    "LGA",
+    "MLP",
+    "Batch",
+    "CrossEntropy",
+    "LGAClassifier",
+    "LGARegressor",
+    "LabelTable",
+    "Objective",
+    "Run",
+    "SquaredError",
+    "Step",
+    "Stream",
+    "Supervised",
+    "Trainer",
+    "WideResNet",
+    "__version__",
+    "evaluate",
+]
+
+if TYPE_CHECKING:
+    from labelgrad.alignment.table import LabelTable
+    from labelgrad.data.stream import Stream
+    from labelgrad.estimators import LGAClassifier, LGARegressor
+    from labelgrad.losses import CrossEntropy, SquaredError
+    from labelgrad.models.mlp import MLP
+    from labelgrad.models.wide_resnet import WideResNet
+    from labelgrad.objective import Objective
+    from labelgrad.objectives.lga import LGA
+    from labelgrad.objectives.supervised import Supervised
+    from labelgrad.step import Batch, Step
+    from labelgrad.training.evaluation import evaluate
+    from labelgrad.training.run import Run
+    from labelgrad.training.trainer import Trainer
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'labelgrad' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

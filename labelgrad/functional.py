@@ -1,0 +1,112 @@
+"""Tensors in, tensors out: the few operations every objective leans on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def flatten(tensors: Iterable[Tensor]) -> Tensor:
+    """Lay tensors end to end in one vector.
+
+    >>> flatten([torch.ones(2, 2), torch.zeros(3)])
+    tensor([1., 1., 1., 1., 0., 0., 0.])
+    """
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+def unflatten(vector: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Cut a vector into views shaped and named as in `like`: the inverse of `flatten`.
+
+    >>> unflatten(torch.arange(3.0), {"weight": torch.zeros(1, 2), "bias": torch.zeros(1)})
+    {'weight': tensor([[0., 1.]]), 'bias': tensor([2.])}
+    """
+    pieces = vector.split([tensor.numel() for tensor in like.values()])
+    return {
+        name: piece.view_as(tensor)
+        for (name, tensor), piece in zip(like.items(), pieces, strict=True)
+    }
+
+
+def flat_gradient(loss: Tensor, params: Mapping[str, Tensor]) -> Tensor:
+    """The gradient of `loss` in all of `params`, as one vector; the graph is kept for others.
+
+    >>> w = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> flat_gradient((w**2).sum(), {"w": w})
+    tensor([2., 4.])
+    """
+    tensors = list(params.values())
+    gradients = torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True)
+    return flatten(
+        torch.zeros_like(tensor) if gradient is None else gradient
+        for tensor, gradient in zip(tensors, gradients, strict=True)
+    )
+
+
+def hand_over(loss: Tensor, gradient: Tensor, params: Mapping[str, Tensor]) -> Tensor:
+    """The value of `loss`, with `gradient` for its derivative: work already done is not redone.
+
+    >>> w = torch.tensor([3.0], requires_grad=True)
+    >>> loss = hand_over(torch.tensor(5.0), torch.tensor([0.5]), {"w": w})
+    >>> (2 * loss).backward()
+    >>> loss.item(), w.grad.item()
+    (5.0, 1.0)
+    """
+    value: Tensor = _HandOver.apply(loss.detach(), gradient, *params.values())
+    return value
+
+
+class _HandOver(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradient: Tensor, *params: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        ctx.shapes = [param.shape for param in params]
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        pieces = (outer[0] * gradient).split([shape.numel() for shape in ctx.shapes])
+        return None, None, *(p.view(s) for p, s in zip(pieces, ctx.shapes, strict=True))
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """The cosine of the angle between two vectors; 0 where one of them vanishes.
+
+    >>> cosine(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]))
+    tensor(0.7071)
+    """
+    return torch.nan_to_num(a @ b / (a.norm() * b.norm()))
+
+
+@contextmanager
+def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[None]:
+    """Draw random numbers from a seed or state inside the block, and go on as before after it.
+
+    >>> with random_numbers(torch.device("cpu"), 7):
+    ...     first = torch.rand(2)
+    >>> with random_numbers(torch.device("cpu"), 7):
+    ...     torch.equal(first, torch.rand(2))
+    True
+    """
+    generator = default_generator(device)
+    kept = generator.get_state()
+    generator.manual_seed(start) if isinstance(start, int) else generator.set_state(start)
+    try:
+        yield
+    finally:
+        generator.set_state(kept)
+
+
+def default_generator(device: torch.device) -> torch.Generator:
+    """The generator that dropout and its like draw from on `device`."""
+    # `torch.manual_seed` would do, but it records a stack trace for the GPUs it might meet later.
+    if device.type != "cuda":
+        return torch.default_generator
+    torch.cuda.init()
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return torch.cuda.default_generators[index]

@@ -1,0 +1,137 @@
+"""Objectives add and scale: `0.1 * Supervised() + LGA(...)` is a method.
+
+Read this first. A method is a sum of weighted terms; each term can be built, called and tested
+alone, and keeps its own state, which is part of every checkpoint because a term is an
+`nn.Module`. The training loop knows no method: it calls one objective and descends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from torch import Tensor, nn
+
+from labelgrad.losses import Loss
+from labelgrad.schedules import Schedule, describe, value_at
+from labelgrad.step import Step
+
+
+class Objective(nn.Module):
+    """A number to make smaller, given one `Step`; objectives add and scale.
+
+    The gradient follows: `∇(a + w·b) = ∇a + w·∇b`. A weight scales the pull on the model and
+    nothing else: `0 * LGA(...)` still learns its labels.
+
+    >>> from labelgrad import Supervised
+    >>> 0.1 * Supervised() + Supervised()
+    0.1 * Supervised() + Supervised()
+    """
+
+    @property
+    def name(self) -> str:
+        """How records and error messages call this objective."""
+        return type(self).__name__.lower()
+
+    def forward(self, step: Step) -> Tensor:
+        """The value for one step, differentiable in the model's parameters."""
+        raise NotImplementedError
+
+    def leaves(self) -> Iterator[Objective]:
+        """The terms that sums and weights are made of."""
+        yield self
+
+    def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
+        """Check, before the first step, the model, the loss and the count of unlabeled rows."""
+
+    def after_update(self, model: nn.Module) -> None:
+        """The optimizer has just moved `model`: averages of weights follow it here."""
+
+    def after_checkpoint(self) -> None:
+        """The state of this moment is safely on disk, and so is the one saved before it."""
+
+    def measure(self, truth: Tensor) -> dict[str, float]:
+        """What this objective can say of itself where the unlabeled rows' truth is known."""
+        return {}
+
+    def __add__(self, other: Objective) -> Sum:
+        if not isinstance(other, Objective):
+            raise TypeError(f"an objective adds to another objective, not to {other!r}.")
+        return Sum(self, other)
+
+    def __rmul__(self, weight: float | Schedule) -> Scaled:
+        return Scaled(weight, self)
+
+    def extra_repr(self) -> str:
+        """The settings, as they would be written in a call."""
+        return ""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+
+class Sum(Objective):
+    """The sum of several objectives; nested sums flatten, so `a + b + c` is one list of terms."""
+
+    def __init__(self, *terms: Objective):
+        super().__init__()
+        flat = [
+            part for term in terms for part in (term.terms if isinstance(term, Sum) else [term])
+        ]
+        self.terms: Sequence[Objective] = cast("Sequence[Objective]", nn.ModuleList(flat))
+        leaves = list(self.leaves())
+        if len({id(leaf) for leaf in leaves}) < len(leaves):
+            raise ValueError(
+                f"a sum needs each objective once, got one object twice in {self!r}; "
+                f"write a weight instead: 2 * a."
+            )
+
+    def forward(self, step: Step) -> Tensor:
+        total, *others = [self._named(term, step) for term in self.terms]
+        for value in others:
+            total = total + value
+        return total
+
+    def _named(self, term: Objective, step: Step) -> Tensor:
+        value: Tensor = term(step)
+        step.terms[_free_name(term.name, step.terms)] = value.detach()
+        return value
+
+    def leaves(self) -> Iterator[Objective]:
+        for term in self.terms:
+            yield from term.leaves()
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.terms))
+
+
+class Scaled(Objective):
+    """An objective times a number, or times a schedule of the step."""
+
+    def __init__(self, weight: float | Schedule, term: Objective):
+        super().__init__()
+        if not callable(weight) and not math.isfinite(weight):
+            raise ValueError(f"the weight of {term!r} must be finite, got {weight}.")
+        self.weight, self.term = weight, term
+
+    @property
+    def name(self) -> str:
+        return self.term.name
+
+    def forward(self, step: Step) -> Tensor:
+        value: Tensor = self.term(step)
+        return value_at(self.weight, step.index) * value
+
+    def leaves(self) -> Iterator[Objective]:
+        return self.term.leaves()
+
+    def __repr__(self) -> str:
+        inner = f"({self.term!r})" if isinstance(self.term, Sum) else repr(self.term)
+        return f"{describe(self.weight)} * {inner}"
+
+
+def _free_name(name: str, taken: dict[str, Tensor]) -> str:
+    """`name`, or `name.2`, `name.3` … when the step has it already."""
+    count = sum(key == name or key.startswith(name + ".") for key in taken)
+    return f"{name}.{count + 1}" if count else name

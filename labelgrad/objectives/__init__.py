@@ -1,0 +1,1 @@
+"""One paper, one file: the terms that methods are sums of."""

@@ -1,0 +1,99 @@
+"""Numbers that change over training: each schedule is a pure function of the step.
+
+A schedule holds no state, so a resumed run needs none of it back, and its `repr` is its setting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Schedule = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """Rise linearly from 0 to `top` over the first `steps` steps, then stay.
+
+    >>> weight = Ramp(100, top=0.3)
+    >>> [round(weight(step), 2) for step in (0, 50, 100, 500)]
+    [0.0, 0.15, 0.3, 0.3]
+    """
+
+    steps: float
+    top: float = 1.0
+
+    def __post_init__(self) -> None:
+        _need_positive("Ramp", steps=self.steps)
+
+    def __call__(self, step: int) -> float:
+        return self.top * min(1.0, step / self.steps)
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Stay at `start` until step `at`, then at `start * factor`.
+
+    >>> rate = Drop(3e-3, at=400, factor=0.2)
+    >>> rate(399), round(rate(400), 6)
+    (0.003, 0.0006)
+    """
+
+    start: float
+    at: float
+    factor: float = 0.2
+
+    def __call__(self, step: int) -> float:
+        return self.start * (self.factor if step >= self.at else 1.0)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Fall from `start` to `end` along half a cosine over `steps` steps, then stay.
+
+    >>> rate = Cosine(1.0, steps=100)
+    >>> [round(rate(step), 2) for step in (0, 50, 100, 200)]
+    [1.0, 0.5, 0.0, 0.0]
+    """
+
+    start: float
+    steps: float
+    end: float = 0.0
+
+    def __post_init__(self) -> None:
+        _need_positive("Cosine", steps=self.steps)
+
+    def __call__(self, step: int) -> float:
+        done = min(1.0, step / self.steps)
+        return self.end + (self.start - self.end) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def value_at(rate: float | Schedule, step: int) -> float:
+    """The value of a number or schedule at `step`.
+
+    >>> value_at(0.5, 7), value_at(Ramp(10), 5)
+    (0.5, 0.5)
+    """
+    return rate(step) if callable(rate) else rate
+
+
+def describe(rate: object) -> str:
+    """A number, schedule or other setting as text that is the same in every process.
+
+    >>> describe(0.1), describe(Ramp(10)), describe(math.sqrt)
+    ('0.1', 'Ramp(steps=10, top=1.0)', 'sqrt')
+    """
+    return str(getattr(rate, "__qualname__", None) or repr(rate))
+
+
+def check_rate(name: str, rate: float | Schedule) -> None:
+    """Raise `ValueError` unless `rate` is a schedule or a finite number that is not negative."""
+    if not callable(rate) and not 0 <= rate < math.inf:
+        raise ValueError(f"`{name}` must be a finite number of at least 0, got {rate}.")
+
+
+def _need_positive(owner: str, **values: float) -> None:
+    for name, value in values.items():
+        if not value > 0:
+            raise ValueError(f"{owner} needs a positive `{name}`, got {value}.")

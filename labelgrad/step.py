@@ -1,0 +1,113 @@
+"""One batch of each kind seen through one model, with every pass made at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from labelgrad.functional import default_generator, flat_gradient, random_numbers
+from labelgrad.losses import CrossEntropy, Loss
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some examples: inputs, labels where there are any, and which rows of the data they are."""
+
+    x: Tensor
+    y: Tensor | None
+    rows: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device; the row numbers stay with the table that uses them."""
+        return Batch(self.x.to(device), None if self.y is None else self.y.to(device), self.rows)
+
+
+class Step:
+    """What an objective sees: the model, the batches, and the passes already made.
+
+    Whoever asks first pays for a forward pass or for the labeled gradient; the next one finds it
+    done. Objectives report what they measure with `report`.
+
+    >>> batch = Batch(torch.ones(4, 3), torch.zeros(4, dtype=torch.long), torch.arange(4))
+    >>> step = Step(nn.Linear(3, 2), batch)
+    >>> step.labeled_gradient.shape
+    torch.Size([8])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        labeled: Batch,
+        unlabeled: Batch | None = None,
+        *,
+        loss: Loss | None = None,
+        index: int = 0,
+    ):
+        self.model, self.labeled, self._unlabeled, self.index = model, labeled, unlabeled, index
+        self.loss: Loss = CrossEntropy() if loss is None else loss
+        self.params = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.metrics: dict[str, Tensor] = {}
+        self.terms: dict[str, Tensor] = {}
+
+    @property
+    def unlabeled(self) -> Batch:
+        """The unlabeled batch; asking for one that is not there is an error."""
+        if self._unlabeled is None:
+            raise ValueError("this objective needs unlabeled examples, and the step has none.")
+        return self._unlabeled
+
+    @cached_property
+    def labeled_outputs(self) -> Tensor:
+        """The model on the labeled batch."""
+        outputs: Tensor = self.model(self.labeled.x)
+        return outputs
+
+    @cached_property
+    def unlabeled_outputs(self) -> Tensor:
+        """The model on the unlabeled batch."""
+        self._draws = default_generator(self.unlabeled.x.device).get_state()
+        outputs: Tensor = self.model(self.unlabeled.x)
+        return outputs
+
+    @cached_property
+    def labeled_loss(self) -> Tensor:
+        """The mean loss of the true labels."""
+        if self.labeled.y is None:
+            raise ValueError("the labeled batch has no labels.")
+        return self.loss(self.labeled_outputs, self.labeled.y)
+
+    @cached_property
+    def labeled_gradient(self) -> Tensor:
+        """g_ℓ: the gradient of the labeled loss, as one vector, computed once a step."""
+        return self.gradient(self.labeled_loss)
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """The gradient of `loss` in the model's parameters, as one vector."""
+        return flat_gradient(loss, self.params)
+
+    def probe(self, x: Tensor) -> Tensor:
+        """An extra forward pass that leaves no trace in the model's buffers."""
+        outputs: Tensor = functional_call(self.model, _copied_buffers(self.model), (x,))
+        return outputs
+
+    def replay_unlabeled(self, params: Mapping[str, Tensor]) -> Tensor:
+        """The unlabeled pass again at other parameters: same random draws, no trace left."""
+        _ = self.unlabeled_outputs  # the pass to be replayed comes first
+        state = {**params, **_copied_buffers(self.model)}
+        with random_numbers(self.unlabeled.x.device, self._draws):
+            outputs: Tensor = functional_call(self.model, state, (self.unlabeled.x,))
+        return outputs
+
+    def report(self, name: str, value: Tensor) -> None:
+        """Record a measurement of this step."""
+        self.metrics[name] = value.detach()
+
+
+def _copied_buffers(model: nn.Module) -> dict[str, Tensor]:
+    # Batch norm writes its running statistics in place: the writes of an extra pass go to copies.
+    return {name: torch.clone(buffer) for name, buffer in model.named_buffers()}

@@ -1,0 +1,59 @@
+"""Small networks, batches and objectives that many tests need."""
+
+import pytest
+import torch
+from hypothesis import settings
+from torch import Tensor, nn
+
+from labelgrad import Batch, CrossEntropy, SquaredError, Step
+
+settings.register_profile("shared-machine", deadline=None, max_examples=50)
+settings.load_profile("shared-machine")
+torch.set_num_threads(1)  # tests run side by side, and the networks here are tiny
+
+WIDTH = 3  # classes or targets in every small problem
+
+
+class ConvNet(nn.Module):
+    """A convolution, batch norm and dropout: everything that makes an extra pass delicate."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(4, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.dropout(self.norm(self.conv(x)).tanh())
+        return self.head(features.mean((2, 3)))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, WIDTH))
+
+
+NETWORKS = {"mlp": mlp, "conv": ConvNet, "dropout": lambda: ConvNet(dropout=0.5)}
+LOSSES = {"cross-entropy": CrossEntropy(), "squared-error": SquaredError()}
+
+
+def make_step(network="mlp", loss="cross-entropy", *, seed=0, labeled=6, unlabeled=7, index=0):
+    """A step in float64 on random pictures of 4×4."""
+    torch.manual_seed(seed)
+    model = NETWORKS[network]().double()
+    x, labels = torch.randn(labeled, 1, 4, 4).double(), torch.arange(labeled) % WIDTH
+    if loss == "squared-error":
+        labels = torch.randn(labeled, WIDTH).double()
+    others = Batch(torch.randn(unlabeled, 1, 4, 4).double(), None, torch.arange(unlabeled))
+    truths = Batch(x, labels, torch.arange(labeled))
+    return Step(model, truths, others, loss=LOSSES[loss], index=index)
+
+
+@pytest.fixture(params=NETWORKS)
+def network(request):
+    return request.param
+
+
+@pytest.fixture(params=LOSSES)
+def loss(request):
+    return request.param
