@@ -1,0 +1,1 @@
+"""What label gradient alignment is made of: the gap, the slope it gives the labels, their table."""

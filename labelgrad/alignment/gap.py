@@ -1,0 +1,76 @@
+"""The gap between the labeled and the unlabeled gradient, and the metric it is measured in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class MovingAverage(nn.Module):
+    """An exponential moving average that starts unbiased, at its first value.
+
+    The paper does not say how its averages start. Started at zero they would be too small for
+    1/(1 − decay) steps, so the weights of the values seen so far are kept and divided out.
+
+    >>> average = MovingAverage(0.5)
+    >>> average(torch.tensor([4.0])), average(torch.tensor([1.0]))
+    (tensor([4.]), tensor([2.]))
+    """
+
+    total: Tensor
+    weight: Tensor
+
+    def __init__(self, decay: float):
+        super().__init__()
+        if not 0 <= decay < 1:
+            raise ValueError(
+                f"a moving average needs a decay of at least 0 and below 1, got {decay}."
+            )
+        self.decay = decay
+        self.register_buffer("total", torch.zeros(0))
+        self.register_buffer("weight", torch.zeros((), dtype=torch.float64))
+
+    def forward(self, value: Tensor) -> Tensor:
+        """Take one more value in, and give the average of all so far."""
+        if not self.total.numel():
+            self.total = torch.zeros_like(value)
+        self.total.lerp_(value, 1 - self.decay)
+        self.weight.lerp_(torch.ones_like(self.weight), 1 - self.decay)
+        return self.total / self.weight.to(value.dtype)
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
+        # The size is that of the first value seen, so a fresh average takes it from the checkpoint.
+        saved = state.get(prefix + "total")
+        if isinstance(saved, Tensor):
+            self.total = torch.zeros_like(saved, device=self.total.device)
+        super()._load_from_state_dict(state, prefix, *others)
+
+
+class Gap(nn.Module):
+    """v = EMA(g_ℓ) − g_u, and v in the metric: v / (ε_norm + √EMA(v⁴)).
+
+    Both averages are constants to whoever differentiates, as in the paper. With both decays 0 the
+    averages are the values themselves, the simplified algorithm of the paper's Section 3.
+
+    >>> gap = Gap(gradient_decay=0, moment_decay=0, epsilon=1.0)
+    >>> gap(torch.tensor([3.0]), torch.tensor([1.0]))
+    (tensor([2.]), tensor([0.4000]))
+    """
+
+    def __init__(
+        self, *, gradient_decay: float = 0.99, moment_decay: float = 0.99, epsilon: float = 1e-9
+    ):
+        super().__init__()
+        if not epsilon > 0:
+            raise ValueError(f"`epsilon` of the metric must be positive, got {epsilon}.")
+        self.epsilon = epsilon
+        self.labeled_gradient = MovingAverage(gradient_decay)
+        self.fourth_moment = MovingAverage(moment_decay)
+
+    def forward(self, labeled: Tensor, unlabeled: Tensor) -> tuple[Tensor, Tensor]:
+        """The gap, and the gap divided by its scale in each coordinate."""
+        gap = self.labeled_gradient(labeled) - unlabeled
+        scale = self.fourth_moment(gap**4).sqrt()
+        return gap, gap / (self.epsilon + scale)

@@ -1,0 +1,113 @@
+"""The label slope by one forward-mode pass, against the double backward it replaces."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from labelgrad import CrossEntropy
+from labelgrad.alignment.slope import finite_difference, forward_mode
+from labelgrad.functional import cosine, flatten
+from tests.conftest import WIDTH, make_step
+
+
+def imputed(step, seed=1):
+    torch.manual_seed(seed)
+    free = torch.randn(len(step.unlabeled.x), WIDTH, dtype=torch.float64)
+    return step.loss.impute(free).requires_grad_()
+
+
+def slow_loss(step, outputs, labels):
+    """The loss written out, for labels that are differentiated."""
+    if isinstance(step.loss, CrossEntropy):
+        return -(labels * F.log_softmax(outputs, -1)).sum() / len(outputs)
+    return 0.5 * (outputs - labels).square().sum() / len(outputs)
+
+
+def by_double_backward(step, labels, metric):
+    """∂/∂y Σ metric·(g_ℓ − g_u(y))², with the graph of the graph."""
+    loss = slow_loss(step, step.unlabeled_outputs, labels)
+    params = list(step.params.values())
+    pull = flatten(torch.autograd.grad(loss, params, create_graph=True))
+    gap = step.labeled_gradient.detach() - pull
+    (slope,) = torch.autograd.grad((metric * gap.square()).sum(), labels)
+    return slope, metric * gap.detach()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_forward_mode_equals_double_backward(network, loss, seed):
+    step = make_step(network, loss, seed=seed)
+    metric = torch.rand_like(step.labeled_gradient)
+    exact, direction = by_double_backward(step, imputed(step), metric)
+    found = 2 / len(exact) * forward_mode(step, direction)
+    assert (found - exact).norm() / exact.norm() < 1e-10
+
+
+def test_finite_difference_points_the_same_way(network, loss):
+    step = make_step(network, loss)
+    metric = torch.rand_like(step.labeled_gradient)
+    exact, direction = by_double_backward(step, imputed(step), metric)
+    found = finite_difference(step, direction)
+    assert cosine(found.flatten(), exact.flatten()) > 0.99
+
+
+@pytest.mark.parametrize("network", ["mlp", "conv"])
+def test_finite_difference_is_good_in_single_precision_too(network):
+    step = make_step(network)
+    direction = torch.randn_like(step.labeled_gradient)
+    exact = forward_mode(step, direction)
+    rough = make_step(network)
+    rough.model.float()
+    rough._unlabeled = replace(rough.unlabeled, x=rough.unlabeled.x.float())
+    found = finite_difference(rough, direction.float())
+    assert cosine(found.flatten().double(), exact.flatten()) > 0.99
+
+
+@pytest.mark.parametrize("method", [forward_mode, finite_difference])
+def test_extra_passes_leave_no_trace(method):
+    step = make_step("dropout")
+    direction = torch.ones_like(step.labeled_gradient)
+    _ = step.unlabeled_outputs  # the clean passes are over: these may update the statistics
+    before = {name: value.clone() for name, value in step.model.state_dict().items()}
+    random = torch.get_rng_state()
+    method(step, direction)
+    assert torch.equal(torch.get_rng_state(), random)
+    for name, value in step.model.state_dict().items():
+        assert torch.equal(before[name], value), name
+
+
+@pytest.mark.parametrize("method", [forward_mode, finite_difference])
+def test_a_gap_of_zero_has_a_slope_of_zero(method):
+    step = make_step()
+    slope = method(step, torch.zeros_like(step.labeled_gradient))
+    assert torch.equal(slope, torch.zeros_like(slope))
+
+
+def test_parameters_at_zero_have_a_finite_difference_too():
+    step = make_step(loss="squared-error")
+    for parameter in step.model.parameters():
+        nn.init.zeros_(parameter)
+    slope = finite_difference(step, torch.ones_like(step.labeled_gradient))
+    assert torch.isfinite(slope).all()
+    assert slope.abs().sum() > 0
+
+
+class Stubborn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, outer):
+        return outer
+
+
+def test_a_network_without_forward_mode_is_told_what_to_do():
+    step = make_step()
+    step.model.append(type("Odd", (nn.Module,), {"forward": lambda _, x: Stubborn.apply(x)})())
+    direction = torch.ones_like(step.labeled_gradient)
+    with pytest.raises(ValueError, match="use slope='finite-difference'"):
+        forward_mode(step, direction)
+    assert torch.isfinite(finite_difference(step, direction)).all()
