@@ -1,0 +1,1 @@
+"""Networks: the protocol's wide residual networks and a plain perceptron."""

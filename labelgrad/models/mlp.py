@@ -1,0 +1,33 @@
+"""A plain multilayer perceptron."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+
+class MLP(nn.Module):
+    """Linear layers with ReLU between them, Glorot-uniform weights and zero biases.
+
+    >>> import torch
+    >>> MLP(64, (128, 128), 10)(torch.zeros(2, 64)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(self, inputs: int, hidden: Sequence[int], outputs: int):
+        super().__init__()
+        sizes = [inputs, *hidden, outputs]
+        if min(sizes) < 1:
+            raise ValueError(f"an MLP needs layers of at least one unit, got sizes {sizes}.")
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        for parameter in self.parameters():
+            nn.init.xavier_uniform_(parameter) if parameter.ndim == 2 else nn.init.zeros_(parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        *hidden, last = self.layers
+        for layer in hidden:
+            x = layer(x).relu()
+        outputs: Tensor = last(x)
+        return outputs

@@ -1,0 +1,73 @@
+"""How good a model is: error, loss and calibration on examples whose labels are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from labelgrad.losses import CrossEntropy, Loss
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch the model to evaluation, without gradients, and put every module back after."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def predict(model: nn.Module, x: Tensor, *, batch_size: int = 1000) -> Tensor:
+    """The model's outputs on `x`, in evaluation mode, on the device of `x`.
+
+    >>> predict(nn.Linear(3, 2), torch.zeros(5, 3)).shape
+    torch.Size([5, 2])
+    """
+    device = next(model.parameters()).device
+    with evaluating(model):
+        return torch.cat([model(part.to(device)).to(x.device) for part in x.split(batch_size)])
+
+
+def evaluate(
+    model: nn.Module, x: Tensor, y: Tensor, *, loss: Loss | None = None, batch_size: int = 1000
+) -> dict[str, float]:
+    """Error, loss and, for classes, expected calibration error.
+
+    The error of a classification is the part that is wrong; that of a regression is the root of
+    the mean squared distance.
+
+    >>> model = nn.Linear(2, 2)
+    >>> sorted(evaluate(model, torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])))
+    ['ece', 'error', 'loss']
+    """
+    loss = CrossEntropy() if loss is None else loss
+    outputs = predict(model, x, batch_size=batch_size)
+    value = float(loss(outputs, y))
+    if not isinstance(loss, CrossEntropy):
+        distance = (outputs - y.reshape_as(outputs)).square().mean().sqrt()
+        return {"error": float(distance), "loss": value}
+    wrong = (outputs.argmax(-1) != y).double().mean()
+    return {"error": float(wrong), "loss": value, "ece": calibration_error(outputs.softmax(-1), y)}
+
+
+def calibration_error(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> float:
+    """Expected calibration error: the mean distance of confidence from accuracy, by confidence.
+
+    Predictions are put into equal bins of their highest probability (Guo et al., 2017).
+
+    >>> calibration_error(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), torch.tensor([0, 1]))
+    0.4
+    """
+    confidence, guess = probabilities.double().max(-1)
+    right = (guess == labels).double()
+    place = (confidence * bins).ceil().long().clamp(1, bins) - 1
+    distance = torch.zeros(bins, dtype=torch.float64, device=right.device)
+    distance.index_add_(0, place, confidence - right)
+    return round(float(distance.abs().sum() / len(labels)), 12)

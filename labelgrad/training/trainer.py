@@ -1,0 +1,177 @@
+"""One training step after another, and everything that changes in the course of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labelgrad.data.stream import Stream, mixed_seed
+from labelgrad.functional import random_numbers
+from labelgrad.losses import CrossEntropy, Loss
+from labelgrad.objective import Objective
+from labelgrad.schedules import Schedule, check_rate, describe, value_at
+from labelgrad.step import Batch, Step
+from labelgrad.training.errors import TrainingDivergedError
+from labelgrad.training.evaluation import evaluating
+from labelgrad.training.state import State, pack_optimizer, unpack_optimizer
+
+MakeOptimizer = Callable[..., torch.optim.Optimizer]
+ADAM: MakeOptimizer = partial(torch.optim.Adam, fused=True)
+
+
+class Trainer:
+    """A model, an objective, two streams of examples and an optimizer.
+
+    `step` moves the model once. The random numbers of a step (dropout, noise) depend on the seed
+    and the step alone, so nothing but `state` is needed to go on in another process.
+
+    >>> from labelgrad import MLP, Stream, Supervised
+    >>> data = Stream(torch.randn(20, 4), torch.arange(20) % 2, batch_size=10)
+    >>> trainer = Trainer(MLP(4, (8,), 2), Supervised(), data, learning_rate=1e-2)
+    >>> losses = [trainer.step()["loss"] for _ in range(50)]
+    >>> losses[-1] < losses[0]
+    True
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        labeled: Stream,
+        unlabeled: Stream | None = None,
+        *,
+        learning_rate: float | Schedule = 1e-3,
+        optimizer: MakeOptimizer = ADAM,
+        loss: Loss | None = None,
+        seed: int = 0,
+    ):
+        check_rate("learning_rate", learning_rate)
+        self.model, self.objective = model, objective
+        self.labeled, self.unlabeled = labeled, unlabeled
+        self.learning_rate, self.seed, self.index = learning_rate, seed, 0
+        self.loss: Loss = CrossEntropy() if loss is None else loss
+        self._check_labels()
+        for term in objective.leaves():
+            term.begin(model, self.loss, 0 if unlabeled is None else len(unlabeled))
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimizer = optimizer(trained, lr=value_at(learning_rate, 0))
+        if not model.training:
+            model.train()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def step(self) -> dict[str, float]:
+        """Move the model once, and say what happened."""
+        with random_numbers(self.device, mixed_seed(self.seed, self.index)):
+            step = Step(self.model, *self._batches(), loss=self.loss, index=self.index)
+            loss = self.objective(step)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+        terms = step.terms or {self.objective.name: loss.detach()}
+        self._check_finite(terms)
+        for group in self.optimizer.param_groups:
+            group["lr"] = value_at(self.learning_rate, self.index)
+        self.optimizer.step()
+        for term in self.objective.leaves():
+            term.after_update(self.model)
+        self.index += 1
+        return {
+            "step": self.index,
+            "loss": loss.item(),
+            **_numbers(terms),
+            **_numbers(step.metrics),
+        }
+
+    @property
+    def state(self) -> State:
+        """Everything that changes: model, optimizer, the objective's own, and the step."""
+        tensors = {
+            **{f"model.{name}": value for name, value in self.model.state_dict().items()},
+            **{f"objective.{name}": value for name, value in self.objective.state_dict().items()},
+        }
+        optimizer, groups = pack_optimizer(self.optimizer)
+        return State({**tensors, **optimizer}, {"step": self.index, "optimizer": groups})
+
+    def load(self, state: State) -> None:
+        """Become what `state` was taken of."""
+        self.model.load_state_dict(state.part("model"))
+        self.objective.load_state_dict(state.part("objective"))
+        unpack_optimizer(self.optimizer, state.part("optimizer"), state.info["optimizer"])
+        self.index = state.info["step"]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What must be the same for a checkpoint to be taken up."""
+        shapes = ", ".join(str(tuple(p.shape)) for p in self.model.parameters())
+        return {
+            "model": f"{type(self.model).__name__}: {shapes}",
+            "objective": repr(self.objective),
+            "loss": repr(self.loss),
+            "optimizer": f"{type(self.optimizer).__name__}: {_plain(self.optimizer.defaults)}",
+            "learning_rate": describe(self.learning_rate),
+            "seed": str(self.seed),
+            "labeled": _describe_stream(self.labeled),
+            "unlabeled": _describe_stream(self.unlabeled),
+        }
+
+    def _batches(self) -> Iterator[Batch]:
+        for stream in (self.labeled, self.unlabeled):
+            if stream is not None:
+                yield stream.batch(self.index).to(self.device)
+
+    def _check_labels(self) -> None:
+        if self.labeled.y is None:
+            raise ValueError("the `labeled` stream has no labels; build it as Stream(x, y, …).")
+        with evaluating(self.model):
+            outputs = self.model(self.labeled.x[:2].to(self.device))
+        if outputs.ndim != 2:
+            raise ValueError(
+                f"the model must give one row of outputs for each example, got the shape "
+                f"{tuple(outputs.shape)} for {min(2, len(self.labeled))} examples."
+            )
+        self.loss.check(self.labeled.y, outputs.shape[1])
+
+    def _check_finite(self, terms: dict[str, Tensor]) -> None:
+        for name, value in terms.items():
+            if not torch.isfinite(value):
+                raise TrainingDivergedError(
+                    f"the loss turned {float(value)} at step {self.index} in the term {name!r}; "
+                    f"try a smaller learning rate."
+                )
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        if not torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
+            raise TrainingDivergedError(
+                f"the gradient stopped being finite at step {self.index}, though each of the "
+                f"terms {', '.join(terms)} was; try a smaller learning rate."
+            )
+
+
+def _numbers(values: dict[str, Tensor]) -> dict[str, float]:
+    return {name: value.item() for name, value in values.items()}
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, str]:
+    return {name: repr(value) for name, value in sorted(settings.items()) if name != "lr"}
+
+
+def _describe_stream(stream: Stream | None) -> str:
+    if stream is None:
+        return "none"
+    digest = hashlib.blake2b(digest_size=8)
+    for tensor in _present(stream.x, stream.y):
+        sample = tensor.reshape(-1)[:: max(1, tensor.numel() // 65536)]
+        digest.update(sample.cpu().contiguous().numpy().tobytes())
+    shape = tuple(stream.x.shape)
+    return f"{shape} in batches of {stream.batch_size}, seed {stream.seed}, {digest.hexdigest()}"
+
+
+def _present(*tensors: Tensor | None) -> Iterable[Tensor]:
+    return (tensor for tensor in tensors if tensor is not None)

@@ -1,0 +1,107 @@
+"""What every objective must keep to; a new one is added to `EVERY_OBJECTIVE` and nothing else."""
+
+import copy
+
+import pytest
+import torch
+
+from labelgrad import LGA, Stream, Supervised, Trainer
+from labelgrad.functional import flatten
+from tests.conftest import NETWORKS, WIDTH, make_step
+
+ROWS = 12
+
+EVERY_OBJECTIVE = {
+    "supervised": Supervised,
+    "lga": lambda: LGA(ROWS, WIDTH, dtype=torch.float64),
+    "lga by finite difference": lambda: LGA(
+        ROWS, WIDTH, slope="finite-difference", dtype=torch.float64
+    ),
+    "a sum": lambda: 0.1 * Supervised() + LGA(ROWS, WIDTH, dtype=torch.float64),
+}
+
+
+@pytest.fixture(params=EVERY_OBJECTIVE)
+def make(request):
+    return EVERY_OBJECTIVE[request.param]
+
+
+def trainer(make, network="dropout"):
+    torch.manual_seed(0)
+    model = NETWORKS[network]().double()
+    labeled = Stream(torch.randn(9, 1, 4, 4).double(), torch.arange(9) % WIDTH, batch_size=4)
+    unlabeled = Stream(torch.randn(ROWS, 1, 4, 4).double(), batch_size=5)
+    return Trainer(model, make(), labeled, unlabeled, learning_rate=1e-2)
+
+
+def test_gives_one_finite_number_that_has_a_gradient(make, network):
+    step = make_step(network)
+    value = make()(step)
+    assert value.shape == ()
+    assert torch.isfinite(value)
+    assert torch.isfinite(step.gradient(value)).all()
+
+
+def test_weight_and_sum_act_on_the_gradient(make):
+    def gradient(objective):
+        step = make_step()
+        return step.gradient(objective(step))
+
+    alone, other = gradient(make()), gradient(Supervised())
+    torch.testing.assert_close(gradient(Supervised() + 0.3 * make()), other + 0.3 * alone)
+
+
+def test_leaves_no_gradient_behind(make):
+    step = make_step()
+    make()(step)
+    assert all(param.grad is None for param in step.model.parameters())
+
+
+def test_updates_batch_norm_once_for_each_clean_pass(make):
+    step = make_step("conv")
+    make()(step)
+    clean = sum(name in vars(step) for name in ("labeled_outputs", "unlabeled_outputs"))
+    assert step.model.norm.num_batches_tracked == clean
+
+
+def test_is_the_same_from_the_same_seed(make):
+    one, two = trainer(make), trainer(make)
+    for _ in range(5):
+        assert one.step() == two.step()
+
+
+def test_does_not_depend_on_or_disturb_the_random_numbers_around_it(make):
+    one, two = trainer(make), trainer(make)
+    for _ in range(5):
+        torch.rand(3)
+        before = torch.get_rng_state()
+        first = one.step()
+        assert torch.equal(torch.get_rng_state(), before)
+        torch.rand(7)
+        assert first == two.step()
+
+
+def test_goes_on_from_its_state_bit_for_bit(make):
+    undisturbed, stopped = trainer(make), trainer(make)
+    for _ in range(4):
+        undisturbed.step(), stopped.step()
+    saved = copy.deepcopy(stopped.state)
+    resumed = trainer(make)
+    resumed.load(saved)
+    for _ in range(4):
+        assert undisturbed.step() == resumed.step()
+    for name, value in undisturbed.state.tensors.items():
+        assert torch.equal(value, resumed.state.tensors[name]), name
+
+
+def test_learns(make):
+    run = trainer(make, network="mlp")
+    start = flatten(run.model.parameters()).clone()
+    losses = [run.step()["loss"] for _ in range(200)]
+    assert losses[-1] < losses[0]
+    assert not torch.equal(start, flatten(run.model.parameters()))
+
+
+def test_reads_the_same_in_every_process(make):
+    assert repr(make()) == repr(make())
+    assert " at 0x" not in repr(make())

@@ -1,0 +1,80 @@
+"""Streams are functions of the step."""
+
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelgrad import Stream
+from labelgrad.data.digits import digits
+
+
+@given(st.integers(1, 30), st.data())
+def test_every_row_is_drawn_once_before_any_is_drawn_again(rows, data):
+    size = data.draw(st.integers(1, rows))
+    stream = Stream(torch.arange(rows), batch_size=size, seed=data.draw(st.integers(0, 9)))
+    drawn = torch.cat([stream.batch(step).rows for step in range(4 * rows // size + 1)])
+    for start in range(0, len(drawn) - rows + 1, rows):
+        assert drawn[start : start + rows].sort().values.equal(torch.arange(rows))
+
+
+def test_a_batch_depends_on_its_step_alone():
+    forward = Stream(torch.randn(11, 2), batch_size=4, seed=5)
+    backward = Stream(forward.x, batch_size=4, seed=5)
+    first = [forward.batch(step).rows for step in range(20)]
+    last = [backward.batch(step).rows for step in reversed(range(20))]
+    assert all(torch.equal(a, b) for a, b in zip(first, reversed(last), strict=True))
+
+
+def test_seeds_and_roles_shuffle_differently():
+    x, y = torch.randn(50, 1), torch.zeros(50, dtype=torch.long)
+    streams = [Stream(x, batch_size=50, seed=s) for s in (0, 1)] + [Stream(x, y, batch_size=50)]
+    orders = {tuple(stream.batch(0).rows.tolist()) for stream in streams}
+    assert len(orders) == 3
+
+
+def test_a_stream_can_be_pickled():
+    stream = Stream(torch.randn(7, 2), batch_size=3)
+    again = pickle.loads(pickle.dumps(stream))
+    assert torch.equal(stream.batch(5).x, again.batch(5).x)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "size", "message"),
+    [
+        (
+            torch.zeros(3, 1),
+            None,
+            4,
+            "`batch_size` must be from 1 to the 3 examples there are, got 4",
+        ),
+        (torch.zeros(3, 1), None, 0, "got 0"),
+        (torch.zeros(3, 1), torch.zeros(2), 1, "one row for each example, got 3 and 2 rows"),
+        (
+            torch.tensor([[1.0], [torch.nan]]),
+            None,
+            1,
+            "`x` must be finite, got NaN or infinity in 1",
+        ),
+        (torch.tensor([[torch.inf], [torch.inf]]), None, 1, "infinity in 2 places"),
+    ],
+)
+def test_bad_examples_are_named(x, y, size, message):
+    with pytest.raises(ValueError, match=message):
+        Stream(x, y, batch_size=size)
+
+
+@given(st.integers(0, 50))
+def test_the_parts_of_a_digits_split_share_no_picture_of_the_data(seed):
+    split = digits(labels=50, seed=seed)
+    assert split.labeled[1].bincount().tolist() == [5] * 10
+    assert sum(len(part[0]) for part in (split.labeled, split.unlabeled, split.test)) == 1797
+    again = digits(labels=50, seed=seed)
+    assert torch.equal(split.test[0], again.test[0])
+
+
+def test_a_count_of_labels_the_digits_cannot_give_is_named():
+    with pytest.raises(ValueError, match="multiple of 10 from 10 to 1000, got 55"):
+        digits(labels=55)
