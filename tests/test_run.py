@@ -182,7 +182,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(tmp_path, change, name
 def test_a_checkpoint_without_its_log_is_refused(tmp_path):
     make_run(tmp_path, steps=10).finish()
     (tmp_path / "metrics.jsonl").unlink()
-    with pytest.raises(CheckpointError, match="metrics.jsonl must hold the first"):
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl must hold the first"):
         make_run(tmp_path)
 
 
@@ -251,5 +251,5 @@ def test_a_labeled_stream_needs_labels():
 
 
 def test_a_negative_rate_is_named():
-    with pytest.raises(ValueError, match="`learning_rate` must be .* at least 0, got -1"):
+    with pytest.raises(ValueError, match=r"`learning_rate` must be .* at least 0, got -1"):
         make_run(learning_rate=-1)
