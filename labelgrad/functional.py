@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,8 +56,8 @@ def hand_over(loss: Tensor, gradient: Tensor, params: Mapping[str, Tensor]) -> T
     >>> loss.item(), w.grad.item()
     (5.0, 1.0)
     """
-    value: Tensor = _HandOver.apply(loss.detach(), gradient, *params.values())
-    return value
+    apply: Callable[..., Tensor] = _HandOver.apply
+    return apply(loss.detach(), gradient, *params.values())
 
 
 class _HandOver(torch.autograd.Function):

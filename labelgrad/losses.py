@@ -69,6 +69,8 @@ class CrossEntropy:
                 f"labels must be classes from 0 to {width - 1}, one for each of the model's "
                 f"{width} outputs, got values from {int(labels.min())} to {int(labels.max())}."
             )
+        else:
+            _check_every_class(labels, width)
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,15 @@ class SquaredError:
         if not torch.isfinite(labels).all():
             raise ValueError("labels must be finite for squared error, got NaN or infinity.")
         _check_width(labels.shape[1] if labels.ndim == 2 else 1, width)
+
+
+def _check_every_class(labels: Tensor, width: int) -> None:
+    missing = [str(index) for index in range(width) if not (labels == index).any()]
+    if missing:
+        raise ValueError(
+            f"each of the model's {width} classes needs a labeled example, and there is none of "
+            f"class {', '.join(missing)}; label one, or build the model without it."
+        )
 
 
 def _check_width(columns: int, width: int) -> None:

@@ -22,7 +22,7 @@ class Coasting:
     >>> adam.step(row, torch.tensor([[1.0, -2.0]]), step=1)
     >>> adam.coast(row, last=torch.tensor([1]), now=1000)
     >>> row[:, 0]
-    tensor([[-0.6701,  0.6701]])
+    tensor([[-0.6006,  0.6006]])
     """
 
     def __init__(

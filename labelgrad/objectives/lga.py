@@ -40,10 +40,10 @@ class LGA(Objective):
     A weight scales the pull on the model alone: `0 * LGA(...)` still learns its labels.
 
     >>> from labelgrad import Supervised
-    >>> lga = LGA(rows=1397, width=10)
+    >>> lga = LGA(rows=1397, width=4)
     >>> method = 0.1 * Supervised() + lga
     >>> lga.table.labels(torch.tensor([0]))
-    tensor([[0.1000, 0.1000, 0.1000, 0.1000, 0.1000, 0.1000, 0.1000, 0.1000, 0.1000, 0.1000]])
+    tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
 
     def __init__(

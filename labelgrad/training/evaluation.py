@@ -62,12 +62,12 @@ def calibration_error(probabilities: Tensor, labels: Tensor, *, bins: int = 15) 
 
     Predictions are put into equal bins of their highest probability (Guo et al., 2017).
 
-    >>> calibration_error(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), torch.tensor([0, 1]))
-    0.4
+    >>> calibration_error(torch.tensor([[0.75, 0.25], [0.75, 0.25]]), torch.tensor([0, 1]))
+    0.25
     """
     confidence, guess = probabilities.double().max(-1)
     right = (guess == labels).double()
     place = (confidence * bins).ceil().long().clamp(1, bins) - 1
     distance = torch.zeros(bins, dtype=torch.float64, device=right.device)
     distance.index_add_(0, place, confidence - right)
-    return round(float(distance.abs().sum() / len(labels)), 12)
+    return float(distance.abs().sum() / len(labels))

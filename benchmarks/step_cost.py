@@ -1,0 +1,138 @@
+"""What a training step costs: time and peak memory of each method on a WRN-28-2, batch 50 + 50.
+
+The methods take turns in one run, several rounds, and the fastest step of each counts: machines
+are shared and noisy, and a ratio within one run is what can be trusted. Memory is the peak of a
+process of its own for each method, less what that process held before its first step.
+
+    python benchmarks/step_cost.py [--rounds 5] [--depth 28] [--width 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from labelgrad import LGA, LabelTable, Objective, Step, Stream, Supervised, Trainer, WideResNet
+from labelgrad.alignment.gap import Gap
+from labelgrad.functional import flatten, hand_over
+
+ROWS, CLASSES, BATCH = 500, 10, 50
+
+
+class ImputedLabels(Objective):
+    """The gradient of the imputed labels and nothing more: what no method like LGA can avoid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = LabelTable(ROWS, CLASSES)
+
+    def forward(self, step: Step) -> Tensor:
+        """The loss of labels that stay as they are."""
+        labels = self.table.draw(step.unlabeled.rows).labels
+        loss = F.cross_entropy(step.unlabeled_outputs, labels)
+        return hand_over(loss, step.gradient(loss), step.params)
+
+
+class DoubleBackward(Objective):
+    """LGA as its equations read: the squared gap, differentiated through the gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gap, self.table = Gap(), LabelTable(ROWS, CLASSES)
+
+    def forward(self, step: Step) -> Tensor:
+        """The loss of labels that learn by a graph of a graph."""
+        drawn = self.table.draw(step.unlabeled.rows)
+        labels = drawn.labels.requires_grad_()
+        loss = -(labels * step.unlabeled_outputs.log_softmax(-1)).sum() / len(labels)
+        params = list(step.params.values())
+        pull = flatten(torch.autograd.grad(loss, params, create_graph=True))
+        _, scaled = self.gap(step.labeled_gradient, pull.detach())
+        (slope,) = torch.autograd.grad(pull, labels, -2 * scaled)
+        drawn.labels = labels.detach()
+        self.table.update(drawn, slope)
+        return hand_over(loss, pull.detach(), step.params)
+
+
+METHODS: dict[str, Callable[[], Objective]] = {
+    "supervised": Supervised,
+    "two plain gradients": lambda: Supervised() + ImputedLabels(),
+    "LGA, finite difference": lambda: Supervised() + LGA(ROWS, CLASSES, slope="finite-difference"),
+    "LGA, forward mode": lambda: Supervised() + LGA(ROWS, CLASSES),
+    "LGA, double backward": lambda: Supervised() + DoubleBackward(),
+}
+PLAIN, DEFAULT = "two plain gradients", "LGA, forward mode"
+
+
+def make_trainer(method: str, depth: int, width: int) -> Trainer:
+    """A fresh network and 500 random pictures, ready to step."""
+    torch.manual_seed(0)
+    x, y = torch.randn(ROWS, 3, 32, 32), torch.arange(ROWS) % CLASSES
+    labeled, unlabeled = Stream(x, y, batch_size=BATCH), Stream(x, batch_size=BATCH)
+    return Trainer(WideResNet(depth, width), METHODS[method](), labeled, unlabeled)
+
+
+def fastest_steps(rounds: int, depth: int, width: int) -> dict[str, float]:
+    """Seconds of the fastest step of each method, taking turns."""
+    trainers = {method: make_trainer(method, depth, width) for method in METHODS}
+    best = dict.fromkeys(METHODS, float("inf"))
+    for turn in range(rounds + 1):  # the first turn warms up
+        for method, trainer in trainers.items():
+            begin = time.perf_counter()
+            trainer.step()
+            if turn:
+                best[method] = min(best[method], time.perf_counter() - begin)
+    return best
+
+
+def peak_memory(method: str, depth: int, width: int) -> float:
+    """Peak megabytes of a step, in a process of its own."""
+    command = [sys.executable, __file__, "--memory-of", method]
+    command += ["--depth", str(depth), "--width", str(width)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def own_peak(method: str, depth: int, width: int) -> float:
+    """Megabytes that three steps need beyond what was there before them."""
+    trainer = make_trainer(method, depth, width)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(3):
+        trainer.step()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--depth", type=int, default=28)
+    parser.add_argument("--width", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--memory-of", choices=METHODS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    size = options.depth, options.width
+    if options.memory_of:
+        print(own_peak(options.memory_of, *size))
+        return
+    print(
+        f"WRN-{size[0]}-{size[1]}, {BATCH} labeled + {BATCH} unlabeled, fastest of "
+        f"{options.rounds} steps, {options.threads} thread(s)\n"
+    )
+    best = fastest_steps(options.rounds, *size)
+    print(f"{'method':<24}{'s/step':>8}{'× plain':>9}{'× default':>11}{'peak MB':>9}")
+    for method, seconds in best.items():
+        ratios = f"{seconds / best[PLAIN]:>9.2f}{seconds / best[DEFAULT]:>11.2f}"
+        print(f"{method:<24}{seconds:>8.3f}{ratios}{peak_memory(method, *size):>9.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""How far long work has come: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+
+class Progress(Protocol):
+    """Told of every piece of work by its name; shows it somehow."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def update(self, name: str, done: int, total: int, loss: float) -> None:
+        """`name` has done so many of its steps, and its loss is this."""
+
+
+def progress(console: Console, *, every: float = 10.0) -> Progress:
+    """Bars where the console is a terminal, else a line every so many seconds."""
+    return Bars(console) if console.is_terminal else Lines(console, every)
+
+
+class Speed:
+    """Steps a second and seconds left, counted from when a name was first heard of."""
+
+    def __init__(self, done: int):
+        self.begin, self.first = time.monotonic(), done
+
+    def rate(self, done: int) -> float:
+        """Steps a second so far."""
+        return (done - self.first) / max(time.monotonic() - self.begin, 1e-9)
+
+    def left(self, done: int, total: int) -> float:
+        """Seconds until the end at that rate."""
+        return (total - done) / max(self.rate(done), 1e-9) if done > self.first else float("nan")
+
+
+class Bars:
+    """A bar for each piece of work: steps, loss, speed, time left."""
+
+    def __init__(self, console: Console):
+        self._rich = RichProgress(
+            TextColumn("{task.description:<18}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]:.3f}"),
+            TextColumn("{task.fields[rate]:.0f} steps/s"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._tasks: dict[str, tuple[TaskID, Speed]] = {}
+
+    def __enter__(self) -> Self:
+        self._rich.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rich.stop()
+
+    def update(self, name: str, done: int, total: int, loss: float) -> None:
+        if name not in self._tasks:
+            task = self._rich.add_task(name, total=total, completed=done, loss=loss, rate=0.0)
+            self._tasks[name] = task, Speed(done)
+        task, speed = self._tasks[name]
+        self._rich.update(task, completed=done, loss=loss, rate=speed.rate(done))
+
+
+class Lines:
+    """A plain line now and then, and one when a piece of work is done."""
+
+    def __init__(self, console: Console, every: float):
+        self._console, self._every = console, every
+        self._said: dict[str, float] = {}
+        self._speed: dict[str, Speed] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, name: str, done: int, total: int, loss: float) -> None:
+        speed = self._speed.setdefault(name, Speed(done))
+        now = time.monotonic()
+        if done < total and now - self._said.setdefault(name, now) < self._every:
+            return
+        self._said[name] = now
+        line = f"{name}: step {done} of {total}, loss {loss:.3f}, {speed.rate(done):.0f} steps/s"
+        left = "done" if done >= total else f"{speed.left(done, total):.0f} s left"
+        self._console.print(f"{line}, {left}", highlight=False)

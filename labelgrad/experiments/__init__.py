@@ -1,0 +1,1 @@
+"""Whole jobs on known data, each a function of its settings."""

@@ -1,0 +1,83 @@
+"""The command: help, errors in one line, a demo that resumes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from labelgrad.cli.app import main; main()"]
+
+
+def labelgrad(*arguments, cwd=None):
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
+
+
+def test_help_names_the_commands_and_shows_an_example():
+    said = labelgrad("--help")
+    assert said.returncode == 0
+    assert "demo" in said.stdout
+    assert "Example: labelgrad demo" in said.stdout
+    assert len(said.stdout.splitlines()) < 40
+
+
+def test_help_of_the_demo_fits_a_screen():
+    said = labelgrad("demo", "--help")
+    assert "--seeds" in said.stdout
+    assert "Example:" in said.stdout
+    assert len(said.stdout.splitlines()) < 40
+
+
+def test_help_does_not_wait_for_pytorch():
+    code = "import sys, labelgrad.cli.app; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_version():
+    assert labelgrad("--version").stdout.startswith("labelgrad 0.")
+
+
+def test_an_error_is_one_line_without_a_traceback():
+    said = labelgrad("demo", "--labels", 55)
+    assert said.returncode == 1
+    assert said.stderr == "labelgrad: `labels` must be a multiple of 10 from 10 to 1000, got 55.\n"
+
+
+def test_debug_shows_the_traceback():
+    assert "Traceback" in labelgrad("--debug", "demo", "--labels", 55).stderr
+
+
+def test_an_unknown_option_is_a_usage_error():
+    said = labelgrad("demo", "--sedes", 3)
+    assert said.returncode == 2
+    assert "--seeds" in said.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_trains_draws_and_is_not_trained_again(tmp_path):
+    said = labelgrad("demo", "--seeds", 1, "--steps", 150, "--out", "out", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "error %" in said.stdout
+    assert "LGA, seed 0: step 150 of 150" in said.stdout
+    assert str(Path("out") / "digits.png") in said.stdout
+    assert (tmp_path / "out" / "digits.png").stat().st_size > 10_000
+    assert (tmp_path / "out" / "digits.svg").exists()
+    log = tmp_path / "out" / "50-labels" / "lga-0" / "metrics.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines[-1]["step"] == 150
+    again = labelgrad("demo", "--seeds", 1, "--steps", 150, "--out", "out", cwd=tmp_path)
+    assert "step 150" not in again.stdout
+    assert [json.loads(line) for line in log.read_text().splitlines()] == lines
+
+
+@pytest.mark.slow
+def test_settings_that_do_not_fit_the_folder_are_one_line(tmp_path):
+    log = tmp_path / "50-labels" / "supervised-0" / "checkpoints"
+    log.mkdir(parents=True)
+    (log / "step-000000000001.safetensors").write_bytes(b"broken")
+    said = labelgrad("demo", "--seeds", 1, "--steps", 10, "--workers", 1, "--out", tmp_path)
+    assert said.returncode == 1
+    assert said.stderr.splitlines()[-1].startswith("labelgrad: the checkpoint")
+    assert "Traceback" not in said.stderr
