@@ -11,6 +11,8 @@ import typer
 
 import labelgrad
 
+INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
+
 app = typer.Typer(
     help="Semi-supervised learning by label gradient alignment.",
     epilog="Example: labelgrad demo --seeds 2",
@@ -53,12 +55,15 @@ def demo(
 def main() -> None:
     """Run the command; without --debug an error is one line and no traceback."""
     warnings.showwarning = _show_warning
+    debug = "--debug" in sys.argv  # wherever it stands, before the command's name or after
     try:
-        app()
-    except KeyboardInterrupt:
-        _say("stopped; the same command goes on from the last checkpoint.", 130)
+        app(args=[argument for argument in sys.argv[1:] if argument != "--debug"])
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            _say("stopped; the same command goes on from the last checkpoint.", INTERRUPTED)
+        raise
     except (ValueError, RuntimeError, OSError) as error:
-        if "--debug" in sys.argv:
+        if debug:
             raise
         _say(str(error), 1)
 
