@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from labelgrad.alignment.rate import travel_rate
+from labelgrad.alignment.rate import label_schedule
 from labelgrad.data.stream import Stream
 from labelgrad.functional import random_numbers
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
@@ -46,7 +46,7 @@ class _Network:
         hidden: Sequence[int] = (128, 128),
         *,
         module: Module | None = None,
-        steps: int = 3000,
+        steps: int = 4000,
         learning_rate: float | Schedule = 3e-4,
         label_rate: float | Schedule | str = "auto",
         label_weight: float | Schedule = 0.3,
@@ -108,9 +108,9 @@ class _Network:
                 check_rate(name, getattr(self, name))
 
     def _lga(self, rows: int, width: int, loss: Loss) -> LGA:
-        batch = min(self.batch_size, rows)
-        found = travel_rate(rows, batch, self.steps)
-        rate = found if isinstance(self.label_rate, str) else self.label_rate
+        rate = self.label_rate
+        if isinstance(rate, str):
+            rate = label_schedule(rows, min(self.batch_size, rows), self.steps)
         return LGA(rows, width, loss=loss, label_rate=rate)
 
     def _stream(self, x: Tensor, y: Tensor | None, seed: int) -> Stream:

@@ -67,7 +67,7 @@ def test_the_demo_trains_draws_and_is_not_trained_again(tmp_path):
     assert str(Path("out") / "digits.png") in said.stdout
     assert (tmp_path / "out" / "digits.png").stat().st_size > 10_000
     assert (tmp_path / "out" / "digits.svg").exists()
-    log = tmp_path / "out" / "50-labels" / "lga-0" / "metrics.jsonl"
+    log = tmp_path / "out" / "50-labels-150-steps" / "lga-0" / "metrics.jsonl"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert lines[-1]["step"] == 150
     again = labelgrad("demo", "--seeds", 1, "--steps", 150, "--out", "out", cwd=tmp_path)
@@ -92,7 +92,7 @@ def test_ctrl_c_is_one_line_and_the_work_is_kept(tmp_path):
 
 @pytest.mark.slow
 def test_settings_that_do_not_fit_the_folder_are_one_line(tmp_path):
-    log = tmp_path / "50-labels" / "supervised-0" / "checkpoints"
+    log = tmp_path / "50-labels-10-steps" / "supervised-0" / "checkpoints"
     log.mkdir(parents=True)
     (log / "step-000000000001.safetensors").write_bytes(b"broken")
     said = labelgrad("demo", "--seeds", 1, "--steps", 10, "--workers", 1, "--out", tmp_path)

@@ -60,7 +60,7 @@ class Gap(nn.Module):
     """
 
     def __init__(
-        self, *, gradient_decay: float = 0.99, moment_decay: float = 0.99, epsilon: float = 1e-9
+        self, *, gradient_decay: float = 0.9, moment_decay: float = 0.99, epsilon: float = 1e-9
     ):
         super().__init__()
         if not epsilon > 0:

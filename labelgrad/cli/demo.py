@@ -7,7 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from labelgrad.cli.progress import progress
 from labelgrad.cli.workers import finish_all
@@ -16,12 +16,12 @@ from labelgrad.experiments.digits import METHODS, digits_run
 
 Histories = dict[str, list[list[dict[str, Any]]]]  # for each method, one history a seed
 
-COLUMNS = {
-    "error %": ("test_error", 100, "{:.1f} ± {:.1f}"),
-    "test loss": ("test_loss", 1, "{:.3f} ± {:.3f}"),
-    "ECE": ("test_ece", 1, "{:.3f} ± {:.3f}"),
-    "imputed labels right %": ("imputed_accuracy", 100, "{:.1f} ± {:.1f}"),
-    "seconds": ("seconds", 1, "{:.1f} ± {:.1f}"),
+COLUMNS = {  # heading: (key in a record, factor, decimals)
+    "error %": ("test_error", 100, 1),
+    "test loss": ("test_loss", 1, 2),
+    "ECE": ("test_ece", 1, 3),
+    "labels right %": ("imputed_accuracy", 100, 1),
+    "seconds": ("seconds", 1, 0),
 }
 NAMES = {"supervised": "supervised", "lga": "LGA"}
 
@@ -41,7 +41,7 @@ def run_demo(*, seeds: int, labels: int, steps: int, workers: int, out: Path) ->
             "seed": seed,
             "labels": labels,
             "steps": steps,
-            "folder": out / f"{labels}-labels" / f"{method}-{seed}",
+            "folder": out / f"{labels}-labels-{steps}-steps" / f"{method}-{seed}",
         }
         for seed in range(seeds)
         for method in METHODS
@@ -52,24 +52,29 @@ def run_demo(*, seeds: int, labels: int, steps: int, workers: int, out: Path) ->
         for method in METHODS
     }
     console.print(results_table(histories))
-    console.print(f"Mean ± standard deviation over {seeds} splits, at the last step.")
+    console.print(
+        f"Mean ± standard deviation over {seeds} splits at the last step, on test digits; "
+        f"“labels right” is of the imputed ones.",
+        highlight=False,
+    )
     console.print(f"The curves: {draw(histories, labels, out)}", soft_wrap=True, highlight=False)
 
 
 def results_table(histories: Histories) -> Table:
     """One row a method, at the last step."""
-    table = Table("", *COLUMNS)
+    table = Table("", *(Column(heading, justify="right", no_wrap=True) for heading in COLUMNS))
     for method, runs in histories.items():
         last = [history[-1] for history in runs]
         table.add_row(NAMES[method], *(_cell(last, *column) for column in COLUMNS.values()))
     return table
 
 
-def _cell(last: list[dict[str, Any]], key: str, scale: float, form: str) -> str:
-    values = [scale * line[key] for line in last if key in line]
+def _cell(last: list[dict[str, Any]], key: str, factor: float, decimals: int) -> str:
+    values = [factor * line[key] for line in last if key in line]
     if not values:
         return "–"
-    return form.format(mean(values), stdev(values) if len(values) > 1 else 0.0)
+    spread = f" ± {stdev(values):.{decimals}f}" if len(values) > 1 else ""
+    return f"{mean(values):.{decimals}f}{spread}"
 
 
 def draw(histories: Histories, labels: int, out: Path) -> Path:

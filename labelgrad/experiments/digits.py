@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from labelgrad.alignment.rate import label_schedule
 from labelgrad.data.digits import digits
 from labelgrad.data.stream import Stream
 from labelgrad.functional import random_numbers
@@ -22,7 +23,7 @@ from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
 
 METHODS = ("supervised", "lga")
-LEARNING_RATE, LABEL_RATE, LABEL_WEIGHT = 3e-4, 0.1, 0.3
+LEARNING_RATE, LABEL_WEIGHT = 3e-4, 0.3
 
 
 def digits_run(
@@ -30,9 +31,7 @@ def digits_run(
     *,
     seed: int = 0,
     labels: int = 50,
-    steps: int = 3000,
-    label_rate: float = LABEL_RATE,
-    label_weight: float = LABEL_WEIGHT,
+    steps: int = 4000,
     folder: str | Path | None = None,
 ) -> Run:
     """The run of one method on one split, ready to be iterated.
@@ -48,7 +47,8 @@ def digits_run(
     unlabeled = Stream(split.unlabeled[0], batch_size=50, seed=seed)
     objective: Objective = Supervised()
     if method == "lga":
-        objective = label_weight * Supervised() + LGA(len(unlabeled), 10, label_rate=label_rate)
+        rate = label_schedule(len(unlabeled), unlabeled.batch_size, steps)
+        objective = LABEL_WEIGHT * Supervised() + LGA(len(unlabeled), 10, label_rate=rate)
     trainer = Trainer(model, objective, labeled, unlabeled, learning_rate=LEARNING_RATE, seed=seed)
     return Run(
         trainer,

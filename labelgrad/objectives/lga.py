@@ -53,7 +53,7 @@ class LGA(Objective):
         *,
         loss: Loss | None = None,
         label_rate: float | Schedule = 0.1,
-        gradient_decay: float = 0.99,
+        gradient_decay: float = 0.9,
         moment_decay: float = 0.99,
         epsilon: float = 1e-9,
         betas: tuple[float, float] = (0.9, 0.999),

@@ -1,0 +1,59 @@
+"""Every Python snippet of the README runs, one after another, on small data."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+import labelgrad
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture
+def names(tmp_path, monkeypatch):
+    """What the snippets take for granted, and no more steps than a test can wait for."""
+    monkeypatch.chdir(tmp_path)
+    pixels, digits = load_digits(return_X_y=True)
+    partly = np.where(np.arange(300) < 100, digits[:300], -1)
+    x, y = torch.tensor(pixels, dtype=torch.float32) / 16, torch.tensor(digits)
+    quick = {"LGAClassifier": lambda **s: labelgrad.LGAClassifier(steps=20, **s)}
+    return {
+        **quick,
+        "X": pixels[:300],
+        "y": partly,
+        "X_new": pixels[300:310],
+        "pictures": pixels[:300].reshape(-1, 1, 8, 8),
+        "my_network": nn.Sequential(nn.Flatten(), nn.Linear(64, 10)),
+        "model": nn.Linear(64, 10),
+        "x": x[:100],
+        "x_unlabeled": x[100:200],
+        "x_val": x[200:300],
+        "y_val": y[200:300],
+        "true_y": y[:100],
+    }
+
+
+def test_the_readme_has_its_snippets():
+    assert len(SNIPPETS) == 3
+
+
+def test_the_estimator_snippets_run(names):
+    quick = names["LGAClassifier"]
+    exec(SNIPPETS[0].replace("from labelgrad import LGAClassifier", ""), names)
+    assert names["model"].transduction_.shape == (300,)
+    names["LGAClassifier"] = quick
+    exec(SNIPPETS[1], names)
+
+
+def test_the_library_snippet_runs(names):
+    names["y"] = names["true_y"]
+    exec(SNIPPETS[2].replace("steps=3000", "steps=100"), names)
+    assert names["run"].best is not None
+    assert names["lga"].table.entropy().shape == (100,)
+    assert Path("runs/mine/metrics.jsonl").exists()
