@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -34,6 +35,7 @@ from labelgrad.training.evaluation import predict
 from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
 
+ROW_LENGTH = 3.0  # of a typical row, once scaled
 Array = NDArray[Any]
 Module = nn.Module | Callable[[], nn.Module]
 
@@ -110,7 +112,7 @@ class _Network:
     def _lga(self, rows: int, width: int, loss: Loss) -> LGA:
         rate = self.label_rate
         if isinstance(rate, str):
-            rate = label_schedule(rows, min(self.batch_size, rows), self.steps)
+            rate = label_schedule(rows, width, min(self.batch_size, rows), self.steps)
         return LGA(rows, width, loss=loss, label_rate=rate)
 
     def _stream(self, x: Tensor, y: Tensor | None, seed: int) -> Stream:
@@ -136,6 +138,8 @@ class _Network:
 
         Where half of the columns span the range of the whole table, they are one kind of number,
         such as pixels, and share one scale: a pixel that is seldom lit should not be magnified.
+        Then rows are brought to a common length, however many columns there are: a network learns
+        the faster the longer its inputs, and must not outrun its labels.
         """
         if self.module is not None:
             return
@@ -143,7 +147,7 @@ class _Network:
         same_range = (x.min(0) == x.min()) & (x.max(0) == x.max())
         if len(spread) > 1 and same_range.mean() >= 0.5:
             spread = np.full_like(spread, np.sqrt(np.square(spread).mean()))
-        self.scale_ = np.where(spread > 0, spread, 1.0)
+        self.scale_ = np.where(spread > 0, spread, 1.0) * math.sqrt(x.shape[1]) / ROW_LENGTH
 
     def _scaled(self, x: Array) -> Tensor:
         return torch.from_numpy(x if self.module is not None else (x - self.mean_) / self.scale_)

@@ -186,7 +186,15 @@ def test_columns_that_share_a_range_share_a_scale():
     assert len(np.unique(pixels.scale_)) == 1
     X, y = load_wine(return_X_y=True)
     columns = LGAClassifier(steps=1).fit(X, np.where(np.arange(len(y)) % 5 == 0, y, -1))
-    np.testing.assert_allclose(columns.scale_, X.std(0), rtol=1e-6)
+    np.testing.assert_allclose(columns.scale_ / columns.scale_[0], X.std(0) / X[:, 0].std())
+
+
+def test_rows_have_a_common_length_however_many_columns_there_are():
+    for load in (load_iris, load_wine, load_digits):
+        X, y = load(return_X_y=True)
+        model = LGAClassifier(steps=1).fit(X, np.where(np.arange(len(y)) % 5 == 0, y, -1))
+        lengths = model._scaled(X).square().sum(1)
+        assert lengths.mean().sqrt().item() == pytest.approx(3.0, rel=0.05)
 
 
 def bad(change):

@@ -44,7 +44,7 @@ class MovingAverage(nn.Module):
         # The size is that of the first value seen, so a fresh average takes it from the checkpoint.
         saved = state.get(prefix + "total")
         if isinstance(saved, Tensor):
-            self.total = torch.zeros_like(saved, device=self.total.device)
+            self.total = torch.zeros_like(saved)
         super()._load_from_state_dict(state, prefix, *others)
 
 

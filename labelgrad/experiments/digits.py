@@ -47,7 +47,7 @@ def digits_run(
     unlabeled = Stream(split.unlabeled[0], batch_size=50, seed=seed)
     objective: Objective = Supervised()
     if method == "lga":
-        rate = label_schedule(len(unlabeled), unlabeled.batch_size, steps)
+        rate = label_schedule(len(unlabeled), 10, unlabeled.batch_size, steps)
         objective = LABEL_WEIGHT * Supervised() + LGA(len(unlabeled), 10, label_rate=rate)
     trainer = Trainer(model, objective, labeled, unlabeled, learning_rate=LEARNING_RATE, seed=seed)
     return Run(

@@ -70,7 +70,8 @@ class Trainer:
 
     def step(self) -> dict[str, float]:
         """Move the model once, and say what happened."""
-        with random_numbers(self.device, mixed_seed(self.seed, self.index)):
+        seed = mixed_seed(self.seed, self.index)
+        with random_numbers(torch.device("cpu"), seed), random_numbers(self.device, seed):
             step = Step(self.model, *self._batches(), loss=self.loss, index=self.index)
             loss = self.objective(step)
             self.optimizer.zero_grad(set_to_none=True)
