@@ -1,6 +1,7 @@
 """LGAClassifier() and LGARegressor() as they come, beside a supervised network of the same size.
 
-A quarter of each set is for the test; of the rest a tenth is labeled (of the digits, 50). Both
+A quarter of each set is for the test; of the rest a tenth is labeled. The digits are split as the
+demo splits them, with 50 labels. Both
 networks get the same columns, standardized alike, and as many steps. Splits are by seed, and
 nothing is chosen on the test rows. A regression's error is in standard deviations of its target.
 
@@ -39,6 +40,7 @@ from labelgrad import (
     Trainer,
     evaluate,
 )
+from labelgrad.data.digits import digits
 from labelgrad.functional import random_numbers
 from labelgrad.losses import Loss
 
@@ -63,19 +65,28 @@ SETS: dict[str, Callable[..., tuple[Array, Array]]] = {
 
 def split(name: str, seed: int) -> tuple[Array, Array, Array, Array, Array]:
     """Inputs, true labels and which are given, then the test's inputs and labels."""
+    if name == "digits":
+        return demo_split(seed)
     x, y = SETS[name](return_X_y=True)
     classes = y if y.dtype.kind == "i" else None
     x, x_test, y, y_test = train_test_split(
         x, y, test_size=0.25, random_state=seed, stratify=classes
     )
-    count = 50 if name == "digits" else len(y) // 10
     given, _ = train_test_split(
         np.arange(len(y)),
-        train_size=count,
+        train_size=len(y) // 10,
         random_state=seed,
         stratify=None if classes is None else y,
     )
     return x, y, np.isin(np.arange(len(y)), given), x_test, y_test
+
+
+def demo_split(seed: int) -> tuple[Array, Array, Array, Array, Array]:
+    """The digits as `labelgrad demo` splits them."""
+    parts = digits(labels=50, seed=seed)
+    x, y = (torch.cat(pair).numpy() for pair in zip(parts.labeled, parts.unlabeled, strict=True))
+    given = np.arange(len(y)) < len(parts.labeled[0])
+    return x, y, given, parts.test[0].numpy(), parts.test[1].numpy()
 
 
 def supervised(model: Any, x: Tensor, y: Tensor, loss: Loss, width: int) -> nn.Module:

@@ -21,7 +21,7 @@ COLUMNS = {  # heading: (key in a record, factor, decimals)
     "test loss": ("test_loss", 1, 2),
     "ECE": ("test_ece", 1, 3),
     "labels right %": ("imputed_accuracy", 100, 1),
-    "seconds": ("seconds", 1, 0),
+    "s": ("seconds", 1, 0),
 }
 NAMES = {"supervised": "supervised", "lga": "LGA"}
 
@@ -62,7 +62,10 @@ def run_demo(*, seeds: int, labels: int, steps: int, workers: int, out: Path) ->
 
 def results_table(histories: Histories) -> Table:
     """One row a method, at the last step."""
-    table = Table("", *(Column(heading, justify="right", no_wrap=True) for heading in COLUMNS))
+    table = Table(
+        Column("", no_wrap=True),
+        *(Column(heading, justify="right", no_wrap=True) for heading in COLUMNS),
+    )
     for method, runs in histories.items():
         last = [history[-1] for history in runs]
         table.add_row(NAMES[method], *(_cell(last, *column) for column in COLUMNS.values()))

@@ -31,7 +31,7 @@ def digits_run(
     *,
     seed: int = 0,
     labels: int = 50,
-    steps: int = 4000,
+    steps: int = 5000,
     folder: str | Path | None = None,
 ) -> Run:
     """The run of one method on one split, ready to be iterated.
