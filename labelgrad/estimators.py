@@ -48,7 +48,7 @@ class _Network:
         hidden: Sequence[int] = (128, 128),
         *,
         module: Module | None = None,
-        steps: int = 5000,
+        steps: int = 4000,
         learning_rate: float | Schedule = 3e-4,
         label_rate: float | Schedule | str = "auto",
         label_weight: float | Schedule = 0.3,

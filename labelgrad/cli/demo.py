@@ -18,10 +18,10 @@ Histories = dict[str, list[list[dict[str, Any]]]]  # for each method, one histor
 
 COLUMNS = {  # heading: (key in a record, factor, decimals)
     "error %": ("test_error", 100, 1),
-    "test loss": ("test_loss", 1, 2),
-    "ECE": ("test_ece", 1, 3),
+    "loss": ("test_loss", 1, 2),
+    "ECE": ("test_ece", 1, 2),
     "labels right %": ("imputed_accuracy", 100, 1),
-    "s": ("seconds", 1, 0),
+    "seconds": ("seconds", 1, 0),
 }
 NAMES = {"supervised": "supervised", "lga": "LGA"}
 
