@@ -48,10 +48,10 @@ class _Network:
         hidden: Sequence[int] = (128, 128),
         *,
         module: Module | None = None,
-        steps: int = 4000,
-        learning_rate: float | Schedule = 3e-4,
+        steps: int = 5000,
+        learning_rate: float | Schedule = 2e-4,
         label_rate: float | Schedule | str = "auto",
-        label_weight: float | Schedule = 0.3,
+        label_weight: float | Schedule = 0.1,
         batch_size: int = 50,
         random_state: int | np.random.RandomState | None = None,
     ):

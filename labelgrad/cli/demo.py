@@ -20,8 +20,8 @@ COLUMNS = {  # heading: (key in a record, factor, decimals)
     "error %": ("test_error", 100, 1),
     "loss": ("test_loss", 1, 2),
     "ECE": ("test_ece", 1, 2),
-    "labels right %": ("imputed_accuracy", 100, 1),
-    "seconds": ("seconds", 1, 0),
+    "labels %": ("imputed_accuracy", 100, 1),
+    "time, s": ("seconds", 1, 0),
 }
 NAMES = {"supervised": "supervised", "lga": "LGA"}
 
@@ -54,7 +54,7 @@ def run_demo(*, seeds: int, labels: int, steps: int, workers: int, out: Path) ->
     console.print(results_table(histories))
     console.print(
         f"Mean ± standard deviation over {seeds} splits at the last step, on test digits; "
-        f"“labels right” is of the imputed ones.",
+        f"“labels” is how many of the imputed ones are right.",
         highlight=False,
     )
     console.print(f"The curves: {draw(histories, labels, out)}", soft_wrap=True, highlight=False)

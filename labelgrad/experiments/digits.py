@@ -1,8 +1,8 @@
 """Digits with few labels: supervised beside LGA, on the same network and the same budget.
 
 There is no validation part: of 50 labels none can be spared. Nothing is chosen either, so what is
-reported is the model of the last step. The settings were found on splits of other seeds than
-those the demo runs on.
+reported is the model of the last step. The settings were found on the splits of seeds 100 to 119;
+the demo runs on those from 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
 
 METHODS = ("supervised", "lga")
-LEARNING_RATE, LABEL_WEIGHT = 3e-4, 0.3
+LEARNING_RATE, LABEL_WEIGHT = 2e-4, 0.1
 
 
 def digits_run(
