@@ -72,5 +72,5 @@ class Gap(nn.Module):
     def forward(self, labeled: Tensor, unlabeled: Tensor) -> tuple[Tensor, Tensor]:
         """The gap, and the gap divided by its scale in each coordinate."""
         gap = self.labeled_gradient(labeled) - unlabeled
-        scale = self.fourth_moment(gap**4).sqrt()
+        scale = self.fourth_moment(gap.square().square()).sqrt()
         return gap, gap / (self.epsilon + scale)
