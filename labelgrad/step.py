@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -92,22 +92,33 @@ class Step:
 
     def probe(self, x: Tensor) -> Tensor:
         """An extra forward pass that leaves no trace in the model's buffers."""
-        outputs: Tensor = functional_call(self.model, _copied_buffers(self.model), (x,))
-        return outputs
+        return self._call({}, x)
 
     def replay_unlabeled(self, params: Mapping[str, Tensor]) -> Tensor:
         """The unlabeled pass again at other parameters: same random draws, no trace left."""
         _ = self.unlabeled_outputs  # the pass to be replayed comes first
-        state = {**params, **_copied_buffers(self.model)}
         with random_numbers(self.unlabeled.x.device, self._draws):
-            outputs: Tensor = functional_call(self.model, state, (self.unlabeled.x,))
-        return outputs
+            return self._call(params, self.unlabeled.x)
 
     def report(self, name: str, value: Tensor) -> None:
         """Record a measurement of this step."""
         self.metrics[name] = value.detach()
 
+    def _call(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        # Batch norm writes its statistics in place: the writes of an extra pass go to copies.
+        values = {id(self.params[name]): value for name, value in params.items()}
+        values |= {id(buffer): buffer.clone() for buffer in self.model.buffers()}
+        state = {place: values[id(old)] for place, old in _places(self.model) if id(old) in values}
+        outputs: Tensor = functional_call(self.model, state, (x,), tie_weights=False)
+        return outputs
 
-def _copied_buffers(model: nn.Module) -> dict[str, Tensor]:
-    # Batch norm writes its running statistics in place: the writes of an extra pass go to copies.
-    return {name: torch.clone(buffer) for name, buffer in model.named_buffers()}
+
+def _places(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Every place of a module that holds a parameter or buffer, tied ones included.
+
+    `functional_call` can find tied places by itself, but then a module that is used under two names
+    is not put back as it was.
+    """
+    for prefix, module in model.named_modules():
+        for name, value in (*module.named_parameters("", False), *module.named_buffers("", False)):
+            yield f"{prefix}.{name}" if prefix else name, value

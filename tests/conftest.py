@@ -29,11 +29,27 @@ class ConvNet(nn.Module):
         return self.head(features.mean((2, 3)))
 
 
+class Tied(nn.Module):
+    """One module under two names, and one parameter in two modules."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.three = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.two, self.three.weight = self.one, self.one.weight
+        self.norm = nn.BatchNorm1d(16)
+        self.head = nn.Linear(16, WIDTH)
+
+    def forward(self, x):
+        for layer in (self.one, self.two, self.norm, self.three):
+            x = layer(x.flatten(1)).tanh()
+        return self.head(x)
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, WIDTH))
 
 
-NETWORKS = {"mlp": mlp, "conv": ConvNet, "dropout": lambda: ConvNet(dropout=0.5)}
+NETWORKS = {"mlp": mlp, "conv": ConvNet, "dropout": lambda: ConvNet(dropout=0.5), "tied": Tied}
 LOSSES = {"cross-entropy": CrossEntropy(), "squared-error": SquaredError()}
 
 

@@ -26,6 +26,14 @@ def test_what_was_saved_comes_back(tmp_path):
     assert loaded.tensors["count"].dtype == torch.int64
 
 
+def test_tied_weights_and_parts_of_a_tensor_come_back(tmp_path):
+    weight = torch.arange(12.0).reshape(3, 4)
+    tied = {"a": weight, "b": weight, "row": weight[1], "column": weight[:, 2], "empty": weight[:0]}
+    Checkpoints(tmp_path).save(State(tied, {"step": 0}))
+    for name, value in Checkpoints(tmp_path).load().tensors.items():
+        assert torch.equal(value, tied[name])
+
+
 def test_nothing_saved_is_nothing_loaded(tmp_path):
     assert Checkpoints(tmp_path / "not" / "there").load() is None
 

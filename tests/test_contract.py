@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from labelgrad import LGA, Stream, Supervised, Trainer
+from labelgrad import LGA, Run, Stream, Supervised, Trainer
 from labelgrad.functional import flatten
 from tests.conftest import NETWORKS, WIDTH, make_step
 
@@ -92,6 +92,13 @@ def test_goes_on_from_its_state_bit_for_bit(make):
         assert undisturbed.step() == resumed.step()
     for name, value in undisturbed.state.tensors.items():
         assert torch.equal(value, resumed.state.tensors[name]), name
+
+
+def test_takes_a_network_with_tied_weights(make, tmp_path):
+    Run(trainer(make, network="tied"), steps=3, folder=tmp_path).finish()
+    again = Run(trainer(make, network="tied"), steps=5, folder=tmp_path)
+    assert again.trainer.index == 3
+    assert len(list(again)) == 2
 
 
 def test_learns(make):

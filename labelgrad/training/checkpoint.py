@@ -80,10 +80,22 @@ class Checkpoints:
 
 
 def _write(path: Path, state: State) -> None:
-    tensors = {name: value.detach().cpu().contiguous() for name, value in state.tensors.items()}
+    tensors = _unshared(state.tensors)
     info = json.dumps(state.info)
     save_file(tensors, path, {"info": info, "digest": _digest(tensors, info)})
     _sync(path)
+
+
+def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, each with memory of its own: tied weights are written twice."""
+    seen: set[int] = set()
+    separate = {}
+    for name, value in tensors.items():
+        value = value.detach().cpu().contiguous()
+        place = value.untyped_storage().data_ptr()
+        separate[name] = value.clone() if place in seen else value
+        seen.add(place)
+    return separate
 
 
 def _read(path: Path, device: torch.device | str) -> State:

@@ -138,7 +138,9 @@ class Run:
             term.after_checkpoint()
 
     def _resume(self) -> None:
-        state = None if self.checkpoints is None else self.checkpoints.load(self.trainer.device)
+        if self.checkpoints is None:
+            return
+        state = self.checkpoints.load(self.trainer.device)
         if state is None:
             self.log.begin({"settings": self.trainer.settings, **revision()})
             self._save()
