@@ -195,6 +195,8 @@ class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[m
             raise ValueError(_NEEDS_Y)
         x, targets = self._inputs(X, reset=True), column_or_1d(y, warn=True)
         check_consistent_length(x, targets)
+        if targets.dtype.kind == "f":
+            check_array(targets, ensure_2d=False, input_name="y")  # NaN is no class
         labeled = _is_labeled(targets)
         _need_labels(labeled)
         check_classification_targets(targets[labeled])

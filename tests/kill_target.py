@@ -36,5 +36,6 @@ def job(folder: Path, storage: str) -> Run:
 
 
 if __name__ == "__main__":
+    run = job(Path(sys.argv[1]), sys.argv[2])
     print("ready", flush=True)  # noqa: T201
-    job(Path(sys.argv[1]), sys.argv[2]).finish()
+    run.finish()

@@ -33,14 +33,14 @@ def check(estimator):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.EstimatorCheckFailedWarning")
 def test_classifier_passes_scikit_learns_checks():
-    assert check(LGAClassifier(steps=200)) == set(MINUS_ONE_IS_A_CLASS)
+    assert check(LGAClassifier(steps=300, learning_rate=1e-3)) == set(MINUS_ONE_IS_A_CLASS)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:y has no unlabeled row")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_regressor_passes_scikit_learns_checks():
-    assert check(LGARegressor(steps=200)) == set()
+    assert check(LGARegressor(steps=300, learning_rate=1e-3)) == set()
 
 
 def iris(every=10, seed=0):
@@ -174,7 +174,7 @@ def test_a_network_of_ones_own_takes_pictures_and_is_left_as_it_was(as_function)
 def test_no_unlabeled_row_trains_supervised_and_says_so():
     X, y, _ = iris()
     with pytest.warns(UserWarning, match="no unlabeled row"):
-        model = LGAClassifier(steps=200, random_state=0).fit(X, y)
+        model = LGAClassifier(steps=300, learning_rate=1e-3, random_state=0).fit(X, y)
     assert "lga" not in model.history_[0]
     np.testing.assert_array_equal(model.transduction_, y)
     assert model.score(X, y) > 0.9
@@ -243,6 +243,13 @@ def test_bad_settings_are_named_before_training(settings, message):
     X, _, partly = iris()
     with pytest.raises(ValueError, match=message):
         LGAClassifier(**settings).fit(X, partly)
+
+
+@pytest.mark.parametrize("label", [np.nan, np.inf])
+def test_a_class_that_is_no_number_is_named(label):
+    X, y, _ = iris()
+    with pytest.raises(ValueError, match="Input y contains"):
+        LGAClassifier().fit(X, np.where(y == 1, label, y))
 
 
 def test_a_value_that_is_infinite_is_named():
