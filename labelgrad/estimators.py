@@ -245,7 +245,7 @@ class LGARegressor(RegressorMixin, _Network, BaseEstimator):  # type: ignore[mis
     >>> X = rng.normal(size=(200, 3))
     >>> y = X @ [1.0, 2.0, 3.0]
     >>> partly = np.where(np.arange(200) < 30, y, np.nan)
-    >>> model = LGARegressor(steps=300, random_state=0).fit(X, partly)
+    >>> model = LGARegressor(steps=500, learning_rate=1e-3, random_state=0).fit(X, partly)
     >>> bool(model.score(X, y) > 0.8)
     True
 
