@@ -1,11 +1,8 @@
 """The command: help, errors in one line, a demo that resumes."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -73,21 +70,6 @@ def test_the_demo_trains_draws_and_is_not_trained_again(tmp_path):
     again = labelgrad("demo", "--seeds", 1, "--steps", 150, "--out", "out", cwd=tmp_path)
     assert "step 150" not in again.stdout
     assert [json.loads(line) for line in log.read_text().splitlines()] == lines
-
-
-@pytest.mark.slow
-def test_ctrl_c_is_one_line_and_the_work_is_kept(tmp_path):
-    command = [*COMMAND, "demo", "--seeds", "1", "--steps", "100000", "--out", str(tmp_path)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, start_new_session=True, **pipes)
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("*/lga-0/checkpoints/step-000000000500*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert said == "labelgrad: stopped; the same command goes on from the last checkpoint.\n"
 
 
 @pytest.mark.slow
