@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+FEW = 12  # pieces of work that can each have a line of their own
+
 
 class Progress(Protocol):
     """Told of every piece of work by its name; shows it somehow."""
@@ -25,6 +27,9 @@ class Progress(Protocol):
 
     def update(self, name: str, done: int, total: int, loss: float) -> None:
         """`name` has done so many of its steps, and its loss is this."""
+
+    def count(self, done: int, total: int) -> None:
+        """So many pieces of work are done, of so many."""
 
 
 def progress(console: Console, *, every: float = 10.0) -> Progress:
@@ -48,19 +53,23 @@ class Speed:
 
 
 class Bars:
-    """A bar for each piece of work: steps, loss, speed, time left."""
+    """A bar for all of the work, and one for each piece under way: steps, loss, speed, time left.
+
+    Where there are few pieces their bars stay when they are done; many would fill the screen.
+    """
 
     def __init__(self, console: Console):
         self._rich = RichProgress(
             TextColumn("{task.description:<18}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.3f}"),
-            TextColumn("{task.fields[rate]:.0f} steps/s"),
+            TextColumn("{task.fields[note]}"),
             TimeRemainingColumn(),
             console=console,
         )
         self._tasks: dict[str, tuple[TaskID, Speed]] = {}
+        self._all = self._rich.add_task("all", total=None, visible=False, note="")
+        self._many = False
 
     def __enter__(self) -> Self:
         self._rich.start()
@@ -71,10 +80,17 @@ class Bars:
 
     def update(self, name: str, done: int, total: int, loss: float) -> None:
         if name not in self._tasks:
-            task = self._rich.add_task(name, total=total, completed=done, loss=loss, rate=0.0)
+            task = self._rich.add_task(name, total=total, completed=done, note="")
             self._tasks[name] = task, Speed(done)
         task, speed = self._tasks[name]
-        self._rich.update(task, completed=done, loss=loss, rate=speed.rate(done))
+        note = f"loss {loss:.3f}  {speed.rate(done):.0f} steps/s"
+        self._rich.update(task, completed=done, note=note)
+        if done >= total and self._many:
+            self._rich.update(task, visible=False)
+
+    def count(self, done: int, total: int) -> None:
+        self._many = total > FEW
+        self._rich.update(self._all, completed=done, total=total, visible=self._many)
 
 
 class Lines:
@@ -100,3 +116,7 @@ class Lines:
         line = f"{name}: step {done} of {total}, loss {loss:.3f}, {speed.rate(done):.0f} steps/s"
         left = "done" if done >= total else f"{speed.left(done, total):.0f} s left"
         self._console.print(f"{line}, {left}", highlight=False)
+
+    def count(self, done: int, total: int) -> None:
+        if total > FEW:
+            self._console.print(f"{done} of {total} done", highlight=False)
