@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 import labelgrad
 
+SCALES = ["paper", "tiny"]
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 
 app = typer.Typer(
@@ -50,6 +52,39 @@ def demo(
     from labelgrad.cli.demo import run_demo
 
     run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out)
+
+
+@app.command(epilog="Example: labelgrad tune synthetic --trials 32 --workers 2")
+def tune(
+    experiment: Annotated[str, typer.Argument(help="What to tune: synthetic.")],
+    trials: Annotated[int, typer.Option(min=1, help="Trials over the whole space.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
+    scale: Annotated[str, typer.Option(help="Size: paper or tiny.")] = "paper",
+    out: Annotated[Path | None, typer.Option(help="Folder; runs/tune-NAME if not given.")] = None,
+) -> None:
+    """Look for settings the paper does not state, by distance from its curves.
+
+    Killed or stopped, the same command goes on where it was; finished trials are not run again.
+    """
+    from labelgrad.cli.tune import tune_synthetic
+
+    _check_choice("EXPERIMENT", experiment, ["synthetic"])
+    _check_choice("--scale", scale, SCALES)
+    folder = out or Path("runs") / f"tune-{experiment}"
+    tune_synthetic(
+        trials=trials, seed=seed, workers=workers, scale=scale, out=folder, command=_command()
+    )
+
+
+def _check_choice(name: str, given: str, choices: list[str]) -> None:
+    if given not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {given!r}.")
+
+
+def _command() -> str:
+    """The command as it was typed, for the record."""
+    return shlex.join(["labelgrad", *sys.argv[1:]])
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""Looking at training from outside: how the loss is curved where a step is taken."""

@@ -1,0 +1,94 @@
+"""`labelgrad tune synthetic`: look for the settings behind the paper's curves."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from labelgrad.cli.progress import progress
+from labelgrad.cli.workers import finish_all
+from labelgrad.experiments.results import Line, Results
+from labelgrad.experiments.synthetic import SIZES, Settings
+from labelgrad.experiments.tuning import FIRST_SEED, SPACE, TuningTrial, neighbours, spread
+from labelgrad.figures.tuning import draw_tuning
+
+SHORT = {
+    "learning_rate": "α_θ",
+    "label_rate": "α_w",
+    "gradient_decay": "decay g",
+    "moment_decay": "decay v⁴",
+    "epsilon": "ε_norm",
+    "labeled_weight": "T",
+}
+
+
+def tune_synthetic(
+    *, trials: int, seed: int, workers: int, scale: str, out: Path, command: str
+) -> None:
+    """Search the whole space, then around the best; print the best, draw every setting's effect."""
+    console = Console()
+    results = Results(out, {"scale": scale, "size": asdict(SIZES[scale]), "search_seed": seed})
+    plan = [("search", "all", settings) for settings in spread(trials, seed)]
+    _finish(plan, results, workers, scale, console, command)
+    centre = best(results.lines, "search", "distance")
+    around = [("sweep", name, settings) for name, settings in neighbours(centre)]
+    _finish(around, results, workers, scale, console, command)
+    console.print(best_table(results.lines))
+    for path in draw_tuning(results.lines, out):
+        console.print(f"The picture: {path}", soft_wrap=True, highlight=False)
+
+
+def _finish(
+    plan: list[tuple[str, str, Settings]],
+    results: Results,
+    workers: int,
+    scale: str,
+    console: Console,
+    command: str,
+) -> None:
+    """Run those trials of a stage that are not in the results yet."""
+    jobs = {
+        f"{stage} {trial}: {moved}": {
+            "stage": stage,
+            "trial": trial,
+            "moved": moved,
+            "settings": settings,
+            "seed": FIRST_SEED,
+            "scale": scale,
+        }
+        for trial, (stage, moved, settings) in enumerate(plan)
+        if not results.has(stage=stage, trial=trial, settings=asdict(settings))
+    }
+    if not jobs:
+        return
+    results.begin(command)
+    finish_all(
+        TuningTrial,
+        jobs,
+        workers=workers,
+        progress=progress(console),
+        when_done=lambda _, history: results.add(history),
+    )
+
+
+def best(lines: list[Line], stage: str, key: str) -> Settings:
+    """The settings of a stage's trial with the lowest value of `key`."""
+    line = min((line for line in lines if line["stage"] == stage), key=lambda line: line[key])
+    return Settings(**line["settings"])
+
+
+def best_table(lines: list[Line], count: int = 8) -> Table:
+    """The trials nearest to the paper's curves, nearest first."""
+    table = Table(
+        *(Column(name, justify="right") for name in ("distance", *SHORT.values())),
+        Column("lowest loss", justify="right"),
+        Column("accuracy", justify="right"),
+    )
+    for line in sorted(lines, key=lambda line: float(line["distance"]))[:count]:
+        settings = (f"{line['settings'][name]:g}" for name in SPACE)
+        numbers = f"{line['lowest_loss']:.3f}", f"{line['last_accuracy']:.3f}"
+        table.add_row(f"{line['distance']:.4f}", *settings, *numbers)
+    return table

@@ -1,0 +1,42 @@
+"""Every number the paper plots, to be laid beside ours."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+NAME = "Jackson & Schulman, 2019"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Means and standard deviations over trials, by step or by number of labels."""
+
+    x: list[int]
+    mean: list[float]
+    std: list[float]
+
+    def at(self, x: int) -> tuple[float, float]:
+        """Mean and standard deviation at one x."""
+        place = self.x.index(x)
+        return self.mean[place], self.std[place]
+
+
+def paper_curve(figure: str, method: str) -> Curve:
+    """One curve of one figure.
+
+    >>> mean, std = paper_curve("synthetic_accuracy", "lga").at(575)
+    >>> round(mean, 3)
+    0.742
+    """
+    return Curve(**_numbers()["figures"][figure][method])
+
+
+@cache
+def _numbers() -> dict[str, Any]:
+    text = files("labelgrad.experiments").joinpath("paper.json").read_text()
+    numbers: dict[str, Any] = json.loads(text)
+    return numbers
