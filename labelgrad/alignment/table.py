@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad.alignment.coasting import Coasting
+from labelgrad.alignment.descent import Descent
 from labelgrad.alignment.mapped import MappedRows
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.schedules import Schedule, check_rate, describe
@@ -40,8 +41,9 @@ class LabelTable(nn.Module):
     """The free numbers `w` behind the labels `y = f(w)`, with Adam's two moments of each.
 
     `draw` gives the labels of some rows, `update` takes Adam's step with the slope in those labels;
-    `labels`, `entropy` and `visits` are for looking. With a `folder` the table is a memory-mapped
-    file there, and may be larger than memory.
+    `labels`, `entropy` and `visits` are for looking. With `betas=None` the labels go down the slope
+    plainly, without Adam. With a `folder` the table is a memory-mapped file there, and may be
+    larger than memory.
 
     >>> table = LabelTable(rows=1000, width=3, rate=0.1)
     >>> drawn = table.draw(torch.tensor([7, 8]))
@@ -64,7 +66,7 @@ class LabelTable(nn.Module):
         *,
         loss: Loss | None = None,
         rate: float | Schedule = 0.1,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[float, float] | None = (0.9, 0.999),
         epsilon: float = 1e-8,
         folder: str | Path | None = None,
         dtype: torch.dtype = torch.float32,
@@ -75,7 +77,9 @@ class LabelTable(nn.Module):
         check_rate("rate", rate)
         self.rows, self.width, self.rate, self.folder = rows, width, rate, folder
         self.loss: Loss = CrossEntropy() if loss is None else loss
-        self.adam = Coasting(rate, betas, epsilon, dtype)
+        self.rule: Coasting | Descent = (
+            Descent(rate) if betas is None else Coasting(rate, betas, epsilon, dtype)
+        )
         self.register_buffer("clock", torch.zeros((), dtype=torch.long))
         self.file = None if folder is None else MappedRows(Path(folder), rows, width, dtype)
         if self.file is None:
@@ -101,7 +105,7 @@ class LabelTable(nn.Module):
         if self.file is not None:
             self.file.remember(int(self.clock), drawn.rows)
         self.clock += 1
-        self.adam.step(drawn.values, summed, int(self.clock))
+        self.rule.step(drawn.values, summed, int(self.clock))
         self.values[drawn.rows] = drawn.values
         visits = drawn.counts[:, VISITS] + drawn.times
         self.counts[drawn.rows] = torch.stack([self.clock.expand_as(visits), visits], 1)
@@ -110,7 +114,7 @@ class LabelTable(nn.Module):
         """The soft label (or value, in regression) of the given rows, or of all."""
         rows = torch.arange(self.rows) if rows is None else rows
         here = self._check(rows)
-        size = max(1, CHUNK // (self.adam.horizon * self.width))
+        size = max(1, CHUNK // (self.rule.horizon * self.width))
         free = [self._caught_up(part)[0][:, 0] for part in here.split(size)]
         return self.loss.impute(torch.cat(free)).to(rows.device)
 
@@ -135,7 +139,7 @@ class LabelTable(nn.Module):
     def _caught_up(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The rows as dense Adam would have them now: a copy."""
         values, counts = self.values[rows], self.counts[rows]
-        self.adam.coast(values, counts[:, LAST_STEP], int(self.clock))
+        self.rule.coast(values, counts[:, LAST_STEP], int(self.clock))
         return values, counts
 
     def _check(self, rows: Tensor) -> Tensor:

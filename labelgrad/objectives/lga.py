@@ -35,7 +35,8 @@ class LGA(Objective):
     classes, or the targets of a regression (then with `loss=SquaredError()`). The labels learn at
     `label_rate`; `gradient_decay` and `moment_decay` smooth g_ℓ and the metric, which is close
     to Euclidean when `epsilon` is large. The slope of the labels is exact by `"forward-mode"`,
-    cheaper and approximate by `"finite-difference"`. With a `folder` the label table is a file.
+    cheaper and approximate by `"finite-difference"`. With `betas=None` the labels learn by plain
+    gradient descent instead of Adam. With a `folder` the label table is a file.
 
     A weight scales the pull on the model alone: `0 * LGA(...)` still learns its labels.
 
@@ -56,7 +57,7 @@ class LGA(Objective):
         gradient_decay: float = 0.9,
         moment_decay: float = 0.99,
         epsilon: float = 1e-9,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[float, float] | None = (0.9, 0.999),
         slope: str = "forward-mode",
         folder: str | Path | None = None,
         dtype: torch.dtype = torch.float32,
