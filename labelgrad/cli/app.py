@@ -54,6 +54,31 @@ def demo(
     run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out)
 
 
+@app.command(epilog="Example: labelgrad reproduce synthetic --trials 3 --workers 2")
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="Which experiment; --list has them.")] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="What there is, and its cost.")] = False,
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials; else as the paper.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
+    scale: Annotated[str, typer.Option(help="Size: paper, or tiny to try it out.")] = "paper",
+    methods: Annotated[str, typer.Option(help="Which methods, by commas; else all.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Folder; runs/NAME if not given.")] = None,
+) -> None:
+    """Run an experiment of the paper and lay the results beside the paper's own.
+
+    Killed or stopped, the same command goes on where it was; a finished run is drawn anew without
+    training. The folder gets results.jsonl, commands.jsonl and a figure as PNG and SVG.
+    """
+    from labelgrad.cli.reproduce import RECIPES, print_recipes, run_recipe
+
+    if list_all:
+        print_recipes()
+        return
+    _check_choice("NAME", name or "nothing", list(RECIPES))
+    _check_choice("--scale", scale, SCALES)
+    run_recipe(name or "", trials=trials, workers=workers, scale=scale, out=out, command=_command())
+
+
 @app.command(epilog="Example: labelgrad tune synthetic --trials 32 --workers 2")
 def tune(
     experiment: Annotated[str, typer.Argument(help="What to tune: synthetic.")],

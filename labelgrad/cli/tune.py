@@ -18,11 +18,13 @@ from labelgrad.figures.tuning import draw_tuning
 SHORT = {
     "learning_rate": "α_θ",
     "label_rate": "α_w",
-    "gradient_decay": "decay g",
-    "moment_decay": "decay v⁴",
+    "gradient_decay": "EMA g",
+    "moment_decay": "EMA v⁴",
     "epsilon": "ε_norm",
     "labeled_weight": "T",
 }
+
+STAGES = {"around nearest": "distance", "around best": "lowest_loss"}  # what its centre is best in
 
 
 def tune_synthetic(
@@ -33,10 +35,12 @@ def tune_synthetic(
     results = Results(out, {"scale": scale, "size": asdict(SIZES[scale]), "search_seed": seed})
     plan = [("search", "all", settings) for settings in spread(trials, seed)]
     _finish(plan, results, workers, scale, console, command)
-    centre = best(results.lines, "search", "distance")
-    around = [("sweep", name, settings) for name, settings in neighbours(centre)]
-    _finish(around, results, workers, scale, console, command)
-    console.print(best_table(results.lines))
+    for stage, key in STAGES.items():
+        centre = best(results.lines, "search", key)
+        around = [(stage, name, settings) for name, settings in neighbours(centre)]
+        _finish(around, results, workers, scale, console, command)
+    for title, key in (("Nearest to the paper", "distance"), ("Lowest test loss", "lowest_loss")):
+        console.print(best_table(results.lines, title, key))
     for path in draw_tuning(results.lines, out):
         console.print(f"The picture: {path}", soft_wrap=True, highlight=False)
 
@@ -80,14 +84,15 @@ def best(lines: list[Line], stage: str, key: str) -> Settings:
     return Settings(**line["settings"])
 
 
-def best_table(lines: list[Line], count: int = 8) -> Table:
-    """The trials nearest to the paper's curves, nearest first."""
+def best_table(lines: list[Line], title: str, key: str, count: int = 6) -> Table:
+    """The trials with the lowest value of `key`, lowest first."""
     table = Table(
-        *(Column(name, justify="right") for name in ("distance", *SHORT.values())),
-        Column("lowest loss", justify="right"),
-        Column("accuracy", justify="right"),
+        *(Column(name, justify="right") for name in ("apart", *SHORT.values())),
+        Column("loss", justify="right"),
+        Column("acc.", justify="right"),
+        title=title,
     )
-    for line in sorted(lines, key=lambda line: float(line["distance"]))[:count]:
+    for line in sorted(lines, key=lambda line: float(line[key]))[:count]:
         settings = (f"{line['settings'][name]:g}" for name in SPACE)
         numbers = f"{line['lowest_loss']:.3f}", f"{line['last_accuracy']:.3f}"
         table.add_row(f"{line['distance']:.4f}", *settings, *numbers)

@@ -1,7 +1,8 @@
 """Finished work as JSON lines: whole trials, added once, never run again.
 
 Beside `results.jsonl` a folder holds `commands.jsonl`: for every call that trained something, the
-exact command, the revision of the code, and the settings. Results of two settings never mix.
+exact command, the revision of the code, and the settings. A setting that was written down once can
+not change within a folder; a new one may join it, such as those of one method more.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class Results:
         return any(wanted.items() <= line.items() for line in self.lines)
 
     def _check(self, earlier: Line) -> None:
-        for name in sorted({*earlier, *self.settings}):
-            if earlier.get(name) != self.settings.get(name):
+        for name in sorted(earlier.keys() & self.settings.keys()):
+            if earlier[name] != self.settings[name]:
                 raise ValueError(
-                    f"{self.folder} holds results with {name} = {earlier.get(name)}, and now it "
-                    f"is {self.settings.get(name)}; use another folder with --out."
+                    f"{self.folder} holds results with {name} = {earlier[name]}, and now it is "
+                    f"{self.settings[name]}; use another folder with --out."
                 )
 
 

@@ -95,14 +95,13 @@ class SyntheticTrial:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         started = time.perf_counter()
         for index in range(self.steps):
-            if index % self.size.every:
-                yield self.trainer.step()
-                continue
-            line = self._measure(index)
-            yield self.trainer.step()
-            if self._sharpest is not None:
-                line["alignment"] = round(alignment(self._gradient(), self._sharpest), 5)
-            self.history.append(line | {"seconds": round(time.perf_counter() - started, 1)})
+            line = None if index % self.size.every else self._measure(index)
+            record = self.trainer.step()
+            if line is not None:
+                if self._sharpest is not None:
+                    line["alignment"] = round(alignment(self._gradient(), self._sharpest), 5)
+                self.history.append(line | {"seconds": round(time.perf_counter() - started, 1)})
+            yield record
 
     def _measure(self, index: int) -> dict[str, Any]:
         measured = evaluate(self.trainer.model, *self.test)

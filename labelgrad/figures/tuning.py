@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from labelgrad.experiments.results import Line
-from labelgrad.experiments.tuning import HOPELESS, SPACE
-from labelgrad.figures.canvas import GREY, OURS, THEIRS, canvas, save
+from labelgrad.experiments.tuning import SPACE
+from labelgrad.figures.canvas import GREY, OURS, THIRD, canvas, save
 
 TITLES = {
     "learning_rate": "learning rate α_θ",
@@ -14,47 +16,61 @@ TITLES = {
     "gradient_decay": "decay of EMA(g_ℓ)",
     "moment_decay": "decay of EMA(v⁴)",
     "epsilon": "ε_norm",
-    "labeled_weight": "weight T of the labeled gradient",
+    "labeled_weight": "weight T",
 }
+ROWS = {"distance": "distance from the paper", "lowest_loss": "lowest test loss"}
+STAGES = {"around nearest": OURS, "around best": THIRD}
 
 
-def draw_tuning(lines: list[Line], out: Path) -> list[Path]:
-    """One panel a setting: the sweep of it alone as lines, the whole search as faint points."""
-    figure, panels = canvas(2, 3, (11, 6))
-    for panel, (name, title) in zip(panels, TITLES.items(), strict=True):
-        _search(panel, name, lines)
-        _sweep(panel, name, lines)
-        if not SPACE[name].values:
-            panel.set_xscale("log")
-        panel.set(title=title, ylim=(0, 0.9))
-    panels[0].legend(frameon=False, fontsize=8)
+def draw_tuning(lines: Sequence[Line], out: Path) -> list[Path]:
+    """A column for each setting: the search as points, the setting moved alone as lines."""
+    figure, panels = canvas(len(ROWS), len(SPACE), (16, 6))
+    for place, panel in enumerate(panels):
+        key, name = list(ROWS)[place // len(SPACE)], list(SPACE)[place % len(SPACE)]
+        _points(panel, [line for line in lines if line["stage"] == "search"], name, key)
+        for stage, color in STAGES.items():
+            mine = [line for line in lines if line["stage"] == stage]
+            _line(panel, [x for x in mine if x["moved"] in (name, "centre")], name, key, color)
+        _label(panel, name)
+        panel.set_title(TITLES[name] if key == "distance" else "")
+        panel.set_ylim(*((0, 0.4) if key == "distance" else (0.45, 1.1)))
+    for row, title in enumerate(ROWS.values()):
+        panels[row * len(SPACE)].set_ylabel(title)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return save(figure, out / "tuning")
 
 
-def _search(panel: object, name: str, lines: list[Line]) -> None:
-    chosen = [line for line in lines if line["stage"] == "search"]
-    where = [line["settings"][name] for line in chosen]
-    kept = [line["accuracy_distance"] <= HOPELESS or line["last_step"] > 200 for line in chosen]
-    colors = [GREY if k else "none" for k in kept]
-    panel.scatter(  # type: ignore[attr-defined]
-        where,
-        [line["distance"] for line in chosen],
-        s=16,
-        facecolors=colors,
-        edgecolors=GREY,
-        alpha=0.6,
-        label="search: distance (hollow: given up)",
-    )
-
-
-def _sweep(panel: object, name: str, lines: list[Line]) -> None:
-    chosen = [line for line in lines if line["stage"] == "sweep"]
-    chosen = [line for line in chosen if line["moved"] in (name, "centre")]
-    chosen.sort(key=lambda line: float(line["settings"][name]))
-    where = [line["settings"][name] for line in chosen]
-    for key, color, label in (
-        ("distance", OURS, "this setting alone: distance"),
-        ("lowest_loss", THEIRS, "this setting alone: lowest test loss"),
-    ):
+def _points(panel: Any, lines: list[Line], name: str, key: str) -> None:
+    last = max(line["last_step"] for line in lines)
+    for whole, label in ((True, "search"), (False, "search, given up")):
+        chosen = [line for line in lines if (line["last_step"] == last) == whole]
+        where = [_place(name, line) for line in chosen]
+        face = GREY if whole else "none"
         heights = [line[key] for line in chosen]
-        panel.plot(where, heights, "o-", color=color, label=label)  # type: ignore[attr-defined]
+        panel.scatter(where, heights, s=18, facecolors=face, edgecolors=GREY, label=label)
+
+
+def _line(panel: Any, lines: list[Line], name: str, key: str, color: str) -> None:
+    lines = sorted(lines, key=lambda line: _place(name, line))
+    where = [_place(name, line) for line in lines]
+    label = f"this setting alone, {lines[0]['stage']}" if lines else None
+    panel.plot(where, [line[key] for line in lines], "o-", color=color, label=label)
+
+
+def _place(name: str, line: Line) -> float:
+    """Where a setting stands on its axis: a few values are spaced evenly, whatever they are."""
+    value = float(line["settings"][name])
+    return float(SPACE[name].values.index(value)) if SPACE[name].values else value
+
+
+def _label(panel: Any, name: str) -> None:
+    values = SPACE[name].values
+    if values:
+        panel.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+        return
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    panel.set_xscale("log")
+    panel.xaxis.set_major_locator(LogLocator(numticks=5))
+    panel.xaxis.set_minor_formatter(NullFormatter())
