@@ -1,8 +1,11 @@
 """The command: help, errors in one line, a demo that resumes."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,3 +84,26 @@ def test_settings_that_do_not_fit_the_folder_are_one_line(tmp_path):
     assert said.returncode == 1
     assert said.stderr.splitlines()[-1].startswith("labelgrad: the checkpoint")
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_one_line_and_the_work_is_kept(tmp_path):
+    arguments = ["demo", "--seeds", "1", "--steps", "100000", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while len(list(tmp_path.rglob("step-000000000500.safetensors"))) < 2:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == "labelgrad: stopped; the same command goes on from the last checkpoint.\n"
+    with pytest.raises(ProcessLookupError):  # nobody is left behind
+        os.killpg(process.pid, 0)

@@ -78,3 +78,11 @@ def test_mlp_starts_glorot_uniform_with_zero_biases():
 def test_an_empty_layer_is_named():
     with pytest.raises(ValueError, match="at least one unit"):
         MLP(3, (0,), 2)
+
+
+def test_a_large_batch_passes_an_mlp_in_pieces_and_gives_the_same():
+    torch.manual_seed(0)
+    model = MLP(5, (8, 8), 3).double()
+    x = torch.randn(2500, 5, dtype=torch.float64)
+    assert torch.allclose(model(x), model._pass(x), atol=1e-14)
+    assert model(torch.zeros(5).double()).shape == (3,)

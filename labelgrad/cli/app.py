@@ -76,7 +76,15 @@ def reproduce(
         return
     _check_choice("NAME", name or "nothing", list(RECIPES))
     _check_choice("--scale", scale, SCALES)
-    run_recipe(name or "", trials=trials, workers=workers, scale=scale, out=out, command=_command())
+    run_recipe(
+        name or "",
+        trials=trials,
+        workers=workers,
+        scale=scale,
+        out=out,
+        command=_command(),
+        methods=tuple(part.strip() for part in methods.split(",") if part.strip()),
+    )
 
 
 @app.command(epilog="Example: labelgrad tune synthetic --trials 32 --workers 2")

@@ -12,7 +12,14 @@ from labelgrad.cli.progress import progress
 from labelgrad.cli.workers import finish_all
 from labelgrad.experiments.results import Line, Results
 from labelgrad.experiments.synthetic import SIZES, Settings
-from labelgrad.experiments.tuning import FIRST_SEED, SPACE, TuningTrial, neighbours, spread
+from labelgrad.experiments.tuning import (
+    FIRST_SEED,
+    SPACE,
+    TuningTrial,
+    finer,
+    neighbours,
+    spread,
+)
 from labelgrad.figures.tuning import draw_tuning
 
 SHORT = {
@@ -24,22 +31,23 @@ SHORT = {
     "labeled_weight": "T",
 }
 
-STAGES = {"around nearest": "distance", "around best": "lowest_loss"}  # what its centre is best in
-
 
 def tune_synthetic(
     *, trials: int, seed: int, workers: int, scale: str, out: Path, command: str
 ) -> None:
-    """Search the whole space, then around the best; print the best, draw every setting's effect."""
+    """Search the whole space, then around the nearest; print the best, draw each one's effect."""
     console = Console()
     results = Results(out, {"scale": scale, "size": asdict(SIZES[scale]), "search_seed": seed})
     plan = [("search", "all", settings) for settings in spread(trials, seed)]
     _finish(plan, results, workers, scale, console, command)
-    for stage, key in STAGES.items():
-        centre = best(results.lines, "search", key)
-        around = [(stage, name, settings) for name, settings in neighbours(centre)]
-        _finish(around, results, workers, scale, console, command)
-    for title, key in (("Nearest to the paper", "distance"), ("Lowest test loss", "lowest_loss")):
+    centre = nearest(results.lines)
+    for stage, around in (("finer", finer), ("around nearest", neighbours)):
+        plan = [(stage, name, settings) for name, settings in around(centre)]
+        _finish(plan, results, workers, scale, console, command)
+    for title, key in (
+        ("Nearest to the paper", "distance"),
+        ("Lowest test loss at the end", "last_loss"),
+    ):
         console.print(best_table(results.lines, title, key))
     for path in draw_tuning(results.lines, out):
         console.print(f"The picture: {path}", soft_wrap=True, highlight=False)
@@ -78,10 +86,10 @@ def _finish(
     )
 
 
-def best(lines: list[Line], stage: str, key: str) -> Settings:
-    """The settings of a stage's trial with the lowest value of `key`."""
-    line = min((line for line in lines if line["stage"] == stage), key=lambda line: line[key])
-    return Settings(**line["settings"])
+def nearest(lines: list[Line]) -> Settings:
+    """The settings of the search that came nearest to the paper's curves."""
+    search = [line for line in lines if line["stage"] == "search"]
+    return Settings(**min(search, key=lambda line: float(line["distance"]))["settings"])
 
 
 def best_table(lines: list[Line], title: str, key: str, count: int = 6) -> Table:

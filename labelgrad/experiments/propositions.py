@@ -15,7 +15,7 @@ from labelgrad.losses import SquaredError
 from labelgrad.objectives.lga import LGA
 from labelgrad.step import Batch, Step
 
-STARTS = 5  # a solver may end where nothing more can be gained, short of a fixed point
+STARTS = 3  # a solver may end where nothing more can be gained, short of a fixed point
 STILL = 1e-9
 FLAT = 1e6
 
@@ -60,11 +60,13 @@ def fixed_point(seed: int, *, hidden: int = 0, size: int = 3) -> FixedPoint:
     """
     from scipy.optimize import least_squares
 
-    problem = _Problem(seed, hidden, size)
+    problem = Regression(seed, hidden, size)
     random = np.random.default_rng(seed)
     for _ in range(STARTS):
         start = random.normal(size=problem.size)
-        solution = least_squares(problem.movement, start, xtol=1e-15, max_nfev=60)
+        solution = least_squares(
+            problem.movement, start, ftol=1e-15, xtol=1e-15, gtol=1e-15, max_nfev=40
+        )
         if np.linalg.norm(solution.fun) < STILL:
             break
     step, _ = problem.at(solution.x)
@@ -75,7 +77,7 @@ def fixed_point(seed: int, *, hidden: int = 0, size: int = 3) -> FixedPoint:
     )
 
 
-class _Problem:
+class Regression:
     """A random regression, and how one step of LGA moves its model and labels."""
 
     def __init__(self, seed: int, hidden: int, size: int):
@@ -91,6 +93,11 @@ class _Problem:
         self.size = count + self.rows
         best = x @ torch.linalg.lstsq(x, y).solution
         self.least_loss = float(SquaredError()(best, y))
+
+    def settle(self, point: Any) -> Any:
+        """The same model with its own predictions for labels, so that it is pulled nowhere."""
+        step, _ = self.at(point)
+        return np.concatenate([point[: -self.rows], step.unlabeled_outputs.detach()[:, 0]])
 
     def at(self, point: Any) -> tuple[Step, LGA]:
         """The step that is taken, and the objective that takes it, at (θ, w)."""

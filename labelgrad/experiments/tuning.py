@@ -1,7 +1,7 @@
 """A search for the settings behind the paper's synthetic curves, which the paper does not state.
 
-Two stages, both seeded: points spread evenly over the whole space, then each setting alone, up and
-down, around two of them, the nearest to the paper's curves and the one with the lowest test loss.
+Three stages: points spread evenly over the whole space; then the two rates together, in fine steps
+around the one nearest to the paper's curves; then each setting alone, up and down, around that one.
 The trials have data of their own, seeds from 1000, which the reproduction never uses.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from math import sqrt
 from typing import Any
 
@@ -80,6 +81,21 @@ def neighbours(centre: Settings) -> Iterator[tuple[str, Settings]]:
     for name, where in SPACE.items():
         for value in where.around(getattr(centre, name)):
             yield name, replace(centre, **{name: value})
+
+
+def finer(centre: Settings, factor: float = 1.2) -> Iterator[tuple[str, Settings]]:
+    """Both rates a little up and down, in every combination but the centre itself."""
+    for up, across in product((-1, 0, 1), repeat=2):
+        if up or across:
+            rate, label_rate = centre.learning_rate * factor**up, centre.label_rate * factor**across
+            yield (
+                "both rates",
+                replace(
+                    centre,
+                    learning_rate=float(f"{rate:.3g}"),
+                    label_rate=float(f"{label_rate:.3g}"),
+                ),
+            )
 
 
 class TuningTrial:
