@@ -100,7 +100,7 @@ RECIPES = {
     "synthetic": Recipe(
         synthetic,
         "Figures 3 and 4: the shells in 50 dimensions, supervised beside LGA",
-        "5 minutes a trial on one core, 1 h on two cores for all 25; 1 GB a worker",
+        "5 minutes of one core a trial, an hour on two cores for 25; 0.5 GB a worker",
         25,
     ),
 }

@@ -13,7 +13,7 @@ from labelgrad.experiments.learning_speeds import (
     early_stopping,
 )
 from labelgrad.experiments.results import Line
-from labelgrad.figures.canvas import canvas, save
+from labelgrad.figures.canvas import OURS, THEIRS, canvas, save
 
 SHOWN = 12_000  # steps; the slowest direction takes the rest to come within 1e-3 of 1
 
@@ -43,10 +43,11 @@ def draw_learning_speeds(lines: Sequence[Line], out: Path) -> list[Path]:
 def _curves(
     panel: Any, lines: list[Line], chosen: Sequence[int], eigenvalues: Sequence[float], title: str
 ) -> None:
-    from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
 
+    colors = LinearSegmentedColormap.from_list("slow to fast", [THEIRS, "#8e6bb0", OURS])
     for rank, index in enumerate(chosen):
-        color = colormaps["coolwarm"](rank / (len(chosen) - 1))
+        color = colors(rank / (len(chosen) - 1))
         heights = [line["c"][index] for line in lines]
         label = f"λ = {eigenvalues[index]:g}"
         panel.plot([line["step"] for line in lines], heights, color=color, label=label)
