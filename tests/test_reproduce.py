@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import time
+from collections import Counter
 
 import pytest
 
@@ -99,8 +100,12 @@ def test_a_killed_search_goes_on_with_what_is_not_finished(tmp_path):
     assert said.returncode == 0, said.stderr
     after = lines(tmp_path)
     assert after[: len(before)] == before
-    keys = [(line["stage"], line["trial"]) for line in after]
-    assert len(keys) == len(set(keys)) == 3 + 17 + 8
+    keys = [(line["stage"], str(line["settings"]), line["seed"]) for line in after]
+    assert len(keys) == len(set(keys))
+    stages = Counter(line["stage"] for line in after)
+    assert (stages["search"], stages["finer"]) == (3, 8)
+    assert stages["around nearest"] == 17
+    assert stages["again"] in (2 * count for count in range(2, 5))
     assert "Nearest to the paper" in said.stdout
     assert (tmp_path / "tuning.png").exists()
 

@@ -42,9 +42,7 @@ def test_the_paper_is_at_no_distance_from_itself():
 
 @pytest.mark.parametrize(("shift", "given_up"), [(-0.2, True), (0.2, False), (-0.1, False)])
 def test_only_a_trial_far_behind_is_given_up(shift, given_up):
-    trial = TuningTrial(
-        stage="search", trial=0, moved="all", settings=Settings(), seed=1000, scale="tiny"
-    )
+    trial = TuningTrial(stage="search", moved="all", settings=Settings(), seed=1000, scale="tiny")
     curve = paper_curve("synthetic_accuracy", "lga")
     trial._inner.history = [
         {"step": s, "accuracy": m + shift} for s, m in zip(curve.x[:9], curve.mean, strict=False)
@@ -54,9 +52,7 @@ def test_only_a_trial_far_behind_is_given_up(shift, given_up):
 
 
 def test_a_trial_is_one_line_with_its_score_and_curves():
-    trial = TuningTrial(
-        stage="search", trial=3, moved="all", settings=Settings(), seed=1000, scale="tiny"
-    )
+    trial = TuningTrial(stage="search", moved="all", settings=Settings(), seed=1000, scale="tiny")
     for _ in trial:
         pass
     (line,) = trial.history

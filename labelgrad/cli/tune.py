@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -14,9 +14,11 @@ from labelgrad.experiments.results import Line, Results
 from labelgrad.experiments.synthetic import SIZES, Settings
 from labelgrad.experiments.tuning import (
     FIRST_SEED,
+    OTHER_SEEDS,
     SPACE,
     TuningTrial,
     finer,
+    leaders,
     neighbours,
     spread,
 )
@@ -38,12 +40,15 @@ def tune_synthetic(
     """Search the whole space, then around the nearest; print the best, draw each one's effect."""
     console = Console()
     results = Results(out, {"scale": scale, "size": asdict(SIZES[scale]), "search_seed": seed})
-    plan = [("search", "all", settings) for settings in spread(trials, seed)]
-    _finish(plan, results, workers, scale, console, command)
+    options = _Options(workers, scale, command)
+    _finish([("search", "all", s, FIRST_SEED) for s in spread(trials, seed)], results, options)
     centre = nearest(results.lines)
-    for stage, around in (("finer", finer), ("around nearest", neighbours)):
-        plan = [(stage, name, settings) for name, settings in around(centre)]
-        _finish(plan, results, workers, scale, console, command)
+    _finish([("finer", *found, FIRST_SEED) for found in finer(centre)], results, options)
+    best = leaders([line for line in results.lines if line["stage"] in ("search", "finer")])
+    again = [("again", "draw", s, other) for s in best for other in OTHER_SEEDS]
+    _finish(again, results, options)
+    around = [("around nearest", *found, FIRST_SEED) for found in neighbours(centre)]
+    _finish(around, results, options)
     for title, key in (
         ("Nearest to the paper", "distance"),
         ("Lowest test loss at the end", "last_loss"),
@@ -53,35 +58,36 @@ def tune_synthetic(
         console.print(f"The picture: {path}", soft_wrap=True, highlight=False)
 
 
+@dataclass(frozen=True)
+class _Options:
+    workers: int
+    scale: str
+    command: str
+
+
 def _finish(
-    plan: list[tuple[str, str, Settings]],
-    results: Results,
-    workers: int,
-    scale: str,
-    console: Console,
-    command: str,
+    plan: list[tuple[str, str, Settings, int]], results: Results, options: _Options
 ) -> None:
     """Run those trials of a stage that are not in the results yet."""
     jobs = {
         f"{stage} {trial}: {moved}": {
             "stage": stage,
-            "trial": trial,
             "moved": moved,
             "settings": settings,
-            "seed": FIRST_SEED,
-            "scale": scale,
+            "seed": seed,
+            "scale": options.scale,
         }
-        for trial, (stage, moved, settings) in enumerate(plan)
-        if not results.has(stage=stage, trial=trial, settings=asdict(settings))
+        for trial, (stage, moved, settings, seed) in enumerate(plan)
+        if not results.has(stage=stage, settings=asdict(settings), seed=seed)
     }
     if not jobs:
         return
-    results.begin(command)
+    results.begin(options.command)
     finish_all(
         TuningTrial,
         jobs,
-        workers=workers,
-        progress=progress(console),
+        workers=options.workers,
+        progress=progress(Console()),
         when_done=lambda _, history: results.add(history),
     )
 
@@ -102,6 +108,6 @@ def best_table(lines: list[Line], title: str, key: str, count: int = 6) -> Table
     )
     for line in sorted(lines, key=lambda line: float(line[key]))[:count]:
         settings = (f"{line['settings'][name]:g}" for name in SPACE)
-        numbers = f"{line['lowest_loss']:.3f}", f"{line['last_accuracy']:.3f}"
+        numbers = f"{line['last_loss']:.3f}", f"{line['last_accuracy']:.3f}"
         table.add_row(f"{line['distance']:.4f}", *settings, *numbers)
     return table
