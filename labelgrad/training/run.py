@@ -101,7 +101,7 @@ class Run:
             raise TrainingDivergedError(f"{error}{kept}") from None
 
     def _evaluate(self) -> dict[str, float]:
-        model = self.trainer.model
+        model = self.trainer.evaluated
         results: dict[str, float] = {}
         for name, (x, y) in self.examples.items():
             measured = evaluate(model, x, y, loss=self.trainer.loss)
@@ -117,7 +117,7 @@ class Run:
         # A small validation set ties often in error, and then the loss decides.
         rank = [measured[self.best_by], measured["loss"]]
         if self.best is None or rank < self.best.info["rank"]:
-            weights = self.trainer.model.state_dict()
+            weights = self.trainer.evaluated.state_dict()
             copy = {name: value.detach().clone() for name, value in weights.items()}
             self.best = State(copy, {"step": self.trainer.index, "rank": rank, **measured})
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from labelgrad.data.stream import Stream, mixed_seed
 from labelgrad.functional import random_numbers
@@ -27,8 +28,10 @@ ADAM: MakeOptimizer = partial(torch.optim.Adam, fused=True)
 class Trainer:
     """A model, an objective, two streams of examples and an optimizer.
 
-    `step` moves the model once. The random numbers of a step (dropout, noise) depend on the seed
-    and the step alone, so nothing but `state` is needed to go on in another process.
+    `step` moves the model once. With a `weight_average`, such as 0.999, an exponential moving
+    average of the weights is kept beside the model, and `evaluated` is that average. The random
+    numbers of a step (dropout, noise) depend on the seed and the step alone, so nothing but `state`
+    is needed to go on in another process.
 
     >>> from labelgrad import MLP, Stream, Supervised
     >>> data = Stream(torch.randn(20, 4), torch.arange(20) % 2, batch_size=10)
@@ -48,9 +51,11 @@ class Trainer:
         learning_rate: float | Schedule = 1e-3,
         optimizer: MakeOptimizer = ADAM,
         loss: Loss | None = None,
+        weight_average: float | None = None,
         seed: int = 0,
     ):
         check_rate("learning_rate", learning_rate)
+        self.weight_average = _check_average(weight_average)
         self.model, self.objective = model, objective
         self.labeled, self.unlabeled = labeled, unlabeled
         self.learning_rate, self.seed, self.index = learning_rate, seed, 0
@@ -62,6 +67,12 @@ class Trainer:
         self.optimizer = optimizer(trained, lr=value_at(learning_rate, 0))
         if not model.training:
             model.train()
+        self._average = None if weight_average is None else _averaged(model, weight_average)
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model to evaluate and to keep: the average of its weights, where there is one."""
+        return self.model if self._average is None else self._average.module
 
     @property
     def device(self) -> torch.device:
@@ -83,6 +94,8 @@ class Trainer:
         self.optimizer.step()
         for term in self.objective.leaves():
             term.after_update(self.model)
+        if self._average is not None:
+            self._average.update_parameters(self.model)
         self.index += 1
         return {
             "step": self.index,
@@ -98,6 +111,8 @@ class Trainer:
             **{f"model.{name}": value for name, value in self.model.state_dict().items()},
             **{f"objective.{name}": value for name, value in self.objective.state_dict().items()},
         }
+        if self._average is not None:
+            tensors |= {f"average.{k}": value for k, value in self._average.state_dict().items()}
         optimizer, groups = pack_optimizer(self.optimizer)
         return State({**tensors, **optimizer}, {"step": self.index, "optimizer": groups})
 
@@ -105,6 +120,8 @@ class Trainer:
         """Become what `state` was taken of."""
         self.model.load_state_dict(state.part("model"))
         self.objective.load_state_dict(state.part("objective"))
+        if self._average is not None:
+            self._average.load_state_dict(state.part("average"))
         unpack_optimizer(self.optimizer, state.part("optimizer"), state.info["optimizer"])
         self.index = state.info["step"]
 
@@ -118,6 +135,7 @@ class Trainer:
             "loss": repr(self.loss),
             "optimizer": f"{type(self.optimizer).__name__}: {_plain(self.optimizer.defaults)}",
             "learning_rate": describe(self.learning_rate),
+            "weight_average": str(self.weight_average),
             "seed": str(self.seed),
             "labeled": _describe_stream(self.labeled),
             "unlabeled": _describe_stream(self.unlabeled),
@@ -153,6 +171,17 @@ class Trainer:
                 f"the gradient stopped being finite at step {self.index}, though each of the "
                 f"terms {', '.join(terms)} was; try a smaller learning rate."
             )
+
+
+def _check_average(decay: float | None) -> float | None:
+    if decay is not None and not 0 <= decay < 1:
+        raise ValueError(f"`weight_average` must be at least 0 and below 1, got {decay}.")
+    return decay
+
+
+def _averaged(model: nn.Module, decay: float) -> AveragedModel:
+    rule = get_ema_multi_avg_fn(decay)
+    return AveragedModel(model, multi_avg_fn=rule, use_buffers=True)
 
 
 def _numbers(values: dict[str, Tensor]) -> dict[str, float]:
