@@ -27,19 +27,37 @@ _HOME = {
     "Supervised": "labelgrad.objectives.supervised",
     "Trainer": "labelgrad.training.trainer",
     "WideResNet": "labelgrad.models.wide_resnet",
+    "VAT": "labelgrad.objectives.vat",
+    "EntMin": "labelgrad.objectives.entmin",
+    "FixMatch": "labelgrad.objectives.fixmatch",
+    "FlexMatch": "labelgrad.objectives.flexmatch",
+    "FreeMatch": "labelgrad.objectives.freematch",
+    "MeanTeacher": "labelgrad.objectives.mean_teacher",
+    "PiModel": "labelgrad.objectives.pi_model",
+    "PseudoLabel": "labelgrad.objectives.pseudo_label",
+    "SoftMatch": "labelgrad.objectives.softmatch",
     "evaluate": "labelgrad.training.evaluation",
 }
 
 __all__ = [
     "LGA",
     "MLP",
+    "VAT",
     "Batch",
     "CrossEntropy",
+    "EntMin",
+    "FixMatch",
+    "FlexMatch",
+    "FreeMatch",
     "LGAClassifier",
     "LGARegressor",
     "LabelTable",
+    "MeanTeacher",
     "Objective",
+    "PiModel",
+    "PseudoLabel",
     "Run",
+    "SoftMatch",
     "SquaredError",
     "Step",
     "Stream",
@@ -58,8 +76,17 @@ if TYPE_CHECKING:
     from labelgrad.models.mlp import MLP
     from labelgrad.models.wide_resnet import WideResNet
     from labelgrad.objective import Objective
+    from labelgrad.objectives.entmin import EntMin
+    from labelgrad.objectives.fixmatch import FixMatch
+    from labelgrad.objectives.flexmatch import FlexMatch
+    from labelgrad.objectives.freematch import FreeMatch
     from labelgrad.objectives.lga import LGA
+    from labelgrad.objectives.mean_teacher import MeanTeacher
+    from labelgrad.objectives.pi_model import PiModel
+    from labelgrad.objectives.pseudo_label import PseudoLabel
+    from labelgrad.objectives.softmatch import SoftMatch
     from labelgrad.objectives.supervised import Supervised
+    from labelgrad.objectives.vat import VAT
     from labelgrad.step import Batch, Step
     from labelgrad.training.evaluation import evaluate
     from labelgrad.training.run import Run

@@ -83,6 +83,27 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     return torch.nan_to_num(a @ b / (a.norm() * b.norm()))
 
 
+def divergence(p: Tensor, q: Tensor) -> Tensor:
+    """KL(p ‖ q) of the distributions that two sets of logits stand for, averaged over rows.
+
+    >>> logits = torch.tensor([[0.0, 0.0]])
+    >>> divergence(logits, logits), divergence(logits, logits + torch.tensor([[1.0, 0.0]]))
+    (tensor(0.), tensor(0.1201))
+    """
+    p, q = p.log_softmax(-1), q.log_softmax(-1)
+    return (p.exp() * (p - q)).sum(-1).mean()
+
+
+def unit(x: Tensor) -> Tensor:
+    """Each example scaled to length one.
+
+    >>> unit(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    length: Tensor = x.flatten(1).norm(dim=1).clamp_min(torch.finfo(x.dtype).tiny)
+    return x / length.view(-1, *[1] * (x.ndim - 1))
+
+
 @contextmanager
 def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[None]:
     """Draw random numbers from a seed or state inside the block, and go on as before after it.

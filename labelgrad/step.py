@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +28,22 @@ class Batch:
         return Batch(self.x.to(device), None if self.y is None else self.y.to(device), self.rows)
 
 
+class Views(Protocol):
+    """Two ways to change examples at random without changing what they are."""
+
+    def weak(self, x: Tensor) -> Tensor:
+        """A little, as training on labeled examples would: a flip, a small shift."""
+
+    def strong(self, x: Tensor) -> Tensor:
+        """A lot: what a model should still see through."""
+
+
 class Step:
     """What an objective sees: the model, the batches, and the passes already made.
 
     Whoever asks first pays for a forward pass or for the labeled gradient; the next one finds it
-    done. Objectives report what they measure with `report`.
+    done. Both batches are weak views where there are `views`, and `weak_view` and `strong_view`
+    draw others of the unlabeled one. Objectives report what they measure with `report`.
 
     >>> batch = Batch(torch.ones(4, 3), torch.zeros(4, dtype=torch.long), torch.arange(4))
     >>> step = Step(nn.Linear(3, 2), batch)
@@ -47,8 +59,14 @@ class Step:
         *,
         loss: Loss | None = None,
         index: int = 0,
+        views: Views | None = None,
     ):
-        self.model, self.labeled, self._unlabeled, self.index = model, labeled, unlabeled, index
+        self.model, self.index, self._views = model, index, views
+        self._clean = unlabeled
+        self.labeled, self._unlabeled = labeled, unlabeled
+        if views is not None:
+            self.labeled = replace(labeled, x=views.weak(labeled.x))
+            self._unlabeled = unlabeled and replace(unlabeled, x=views.weak(unlabeled.x))
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.params = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.metrics: dict[str, Tensor] = {}
@@ -57,9 +75,27 @@ class Step:
     @property
     def unlabeled(self) -> Batch:
         """The unlabeled batch; asking for one that is not there is an error."""
-        if self._unlabeled is None:
+        self._unlabeled_as_it_came()
+        return cast("Batch", self._unlabeled)
+
+    def weak_view(self) -> Tensor:
+        """The unlabeled inputs, slightly changed anew; unchanged where there are no views."""
+        clean = self._unlabeled_as_it_came().x
+        return clean if self._views is None else self._views.weak(clean)
+
+    def strong_view(self) -> Tensor:
+        """The unlabeled inputs, strongly changed."""
+        if self._views is None:
+            raise ValueError(
+                "this objective needs strongly augmented views of its examples, and there are "
+                "none; give the trainer `views`."
+            )
+        return self._views.strong(self._unlabeled_as_it_came().x)
+
+    def _unlabeled_as_it_came(self) -> Batch:
+        if self._clean is None:
             raise ValueError("this objective needs unlabeled examples, and the step has none.")
-        return self._unlabeled
+        return self._clean
 
     @cached_property
     def labeled_outputs(self) -> Tensor:
@@ -90,9 +126,9 @@ class Step:
         """The gradient of `loss` in the model's parameters, as one vector."""
         return flat_gradient(loss, self.params)
 
-    def probe(self, x: Tensor) -> Tensor:
-        """An extra forward pass that leaves no trace in the model's buffers."""
-        return self._call({}, x)
+    def probe(self, x: Tensor, params: Mapping[str, Tensor] | None = None) -> Tensor:
+        """An extra forward pass, at other parameters if given, that leaves no trace in buffers."""
+        return self._call(params or {}, x)
 
     def replay_unlabeled(self, params: Mapping[str, Tensor]) -> Tensor:
         """The unlabeled pass again at other parameters: same random draws, no trace left."""

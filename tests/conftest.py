@@ -53,7 +53,9 @@ NETWORKS = {"mlp": mlp, "conv": ConvNet, "dropout": lambda: ConvNet(dropout=0.5)
 LOSSES = {"cross-entropy": CrossEntropy(), "squared-error": SquaredError()}
 
 
-def make_step(network="mlp", loss="cross-entropy", *, seed=0, labeled=6, unlabeled=7, index=0):
+def make_step(
+    network="mlp", loss="cross-entropy", *, seed=0, labeled=6, unlabeled=7, index=0, views=None
+):
     """A step in float64 on random pictures of 4×4."""
     torch.manual_seed(seed)
     model = NETWORKS[network]().double()
@@ -62,7 +64,7 @@ def make_step(network="mlp", loss="cross-entropy", *, seed=0, labeled=6, unlabel
         labels = torch.randn(labeled, WIDTH).double()
     others = Batch(torch.randn(unlabeled, 1, 4, 4).double(), None, torch.arange(unlabeled))
     truths = Batch(x, labels, torch.arange(labeled))
-    return Step(model, truths, others, loss=LOSSES[loss], index=index)
+    return Step(model, truths, others, loss=LOSSES[loss], index=index, views=views)
 
 
 @pytest.fixture(params=NETWORKS)

@@ -5,7 +5,23 @@ import copy
 import pytest
 import torch
 
-from labelgrad import LGA, Run, Stream, Supervised, Trainer
+from labelgrad import (
+    LGA,
+    VAT,
+    EntMin,
+    FixMatch,
+    FlexMatch,
+    FreeMatch,
+    MeanTeacher,
+    PiModel,
+    PseudoLabel,
+    Run,
+    SoftMatch,
+    Stream,
+    Supervised,
+    Trainer,
+)
+from labelgrad.data.views import Noise
 from labelgrad.functional import flatten
 from tests.conftest import NETWORKS, WIDTH, make_step
 
@@ -18,7 +34,20 @@ EVERY_OBJECTIVE = {
         ROWS, WIDTH, slope="finite-difference", dtype=torch.float64
     ),
     "a sum": lambda: 0.1 * Supervised() + LGA(ROWS, WIDTH, dtype=torch.float64),
+    "vat": lambda: Supervised() + 0.3 * VAT(eps=1.0),
+    "entmin": EntMin,
+    "vat + entmin": lambda: Supervised() + 0.3 * VAT(eps=1.0) + 0.1 * EntMin(),
+    "lga + vat": lambda: LGA(ROWS, WIDTH, dtype=torch.float64) + 0.3 * VAT(eps=1.0),
+    "pi-model": lambda: Supervised() + PiModel(),
+    "mean teacher": lambda: Supervised() + MeanTeacher(),
+    "pseudo-label": lambda: Supervised() + PseudoLabel(threshold=0.4),
+    "fixmatch": lambda: Supervised() + FixMatch(threshold=0.4),
+    "flexmatch": lambda: Supervised() + FlexMatch(ROWS, WIDTH, threshold=0.4),
+    "freematch": lambda: Supervised() + FreeMatch(WIDTH, decay=0.9),
+    "softmatch": lambda: Supervised() + SoftMatch(WIDTH, decay=0.9),
+    "lga + fixmatch": lambda: LGA(ROWS, WIDTH, dtype=torch.float64) + FixMatch(threshold=0.4),
 }
+VIEWS = Noise(weak_size=0.1, strong_size=0.5)
 
 
 @pytest.fixture(params=EVERY_OBJECTIVE)
@@ -31,11 +60,11 @@ def trainer(make, network="dropout"):
     model = NETWORKS[network]().double()
     labeled = Stream(torch.randn(9, 1, 4, 4).double(), torch.arange(9) % WIDTH, batch_size=4)
     unlabeled = Stream(torch.randn(ROWS, 1, 4, 4).double(), batch_size=5)
-    return Trainer(model, make(), labeled, unlabeled, learning_rate=1e-2)
+    return Trainer(model, make(), labeled, unlabeled, learning_rate=1e-2, views=VIEWS)
 
 
 def test_gives_one_finite_number_that_has_a_gradient(make, network):
-    step = make_step(network)
+    step = make_step(network, views=VIEWS)
     value = make()(step)
     assert value.shape == ()
     assert torch.isfinite(value)
@@ -44,7 +73,7 @@ def test_gives_one_finite_number_that_has_a_gradient(make, network):
 
 def test_weight_and_sum_act_on_the_gradient(make):
     def gradient(objective):
-        step = make_step()
+        step = make_step(views=VIEWS)
         return step.gradient(objective(step))
 
     alone, other = gradient(make()), gradient(Supervised())
@@ -52,13 +81,13 @@ def test_weight_and_sum_act_on_the_gradient(make):
 
 
 def test_leaves_no_gradient_behind(make):
-    step = make_step()
+    step = make_step(views=VIEWS)
     make()(step)
     assert all(param.grad is None for param in step.model.parameters())
 
 
 def test_updates_batch_norm_once_for_each_clean_pass(make):
-    step = make_step("conv")
+    step = make_step("conv", views=VIEWS)
     make()(step)
     clean = sum(name in vars(step) for name in ("labeled_outputs", "unlabeled_outputs"))
     assert step.model.norm.num_batches_tracked == clean

@@ -38,7 +38,12 @@ class MovingAverage(nn.Module):
             self.total = torch.zeros_like(value)
         self.total.lerp_(value, 1 - self.decay)
         self.weight.lerp_(torch.ones_like(self.weight), 1 - self.decay)
-        return self.total / self.weight.to(value.dtype)
+        return self.value
+
+    @property
+    def value(self) -> Tensor:
+        """The average of all values so far; an empty tensor before the first."""
+        return self.total / self.weight.to(self.total.dtype)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
         # The size is that of the first value seen, so a fresh average takes it from the checkpoint.

@@ -16,7 +16,7 @@ from labelgrad.functional import random_numbers
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule, check_rate, describe, value_at
-from labelgrad.step import Batch, Step
+from labelgrad.step import Batch, Step, Views
 from labelgrad.training.errors import TrainingDivergedError
 from labelgrad.training.evaluation import evaluating
 from labelgrad.training.state import State, pack_optimizer, unpack_optimizer
@@ -28,7 +28,8 @@ ADAM: MakeOptimizer = partial(torch.optim.Adam, fused=True)
 class Trainer:
     """A model, an objective, two streams of examples and an optimizer.
 
-    `step` moves the model once. With a `weight_average`, such as 0.999, an exponential moving
+    `step` moves the model once. `views` change the examples of a step at random (see
+    `labelgrad.data.views`). With a `weight_average`, such as 0.999, an exponential moving
     average of the weights is kept beside the model, and `evaluated` is that average. The random
     numbers of a step (dropout, noise) depend on the seed and the step alone, so nothing but `state`
     is needed to go on in another process.
@@ -51,6 +52,7 @@ class Trainer:
         learning_rate: float | Schedule = 1e-3,
         optimizer: MakeOptimizer = ADAM,
         loss: Loss | None = None,
+        views: Views | None = None,
         weight_average: float | None = None,
         seed: int = 0,
     ):
@@ -58,7 +60,7 @@ class Trainer:
         self.weight_average = _check_average(weight_average)
         self.model, self.objective = model, objective
         self.labeled, self.unlabeled = labeled, unlabeled
-        self.learning_rate, self.seed, self.index = learning_rate, seed, 0
+        self.learning_rate, self.seed, self.index, self.views = learning_rate, seed, 0, views
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self._check_labels()
         for term in objective.leaves():
@@ -83,7 +85,8 @@ class Trainer:
         """Move the model once, and say what happened."""
         seed = mixed_seed(self.seed, self.index)
         with random_numbers(torch.device("cpu"), seed), random_numbers(self.device, seed):
-            step = Step(self.model, *self._batches(), loss=self.loss, index=self.index)
+            batches = tuple(self._batches())
+            step = Step(self.model, *batches, loss=self.loss, index=self.index, views=self.views)
             loss = self.objective(step)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -135,6 +138,7 @@ class Trainer:
             "loss": repr(self.loss),
             "optimizer": f"{type(self.optimizer).__name__}: {_plain(self.optimizer.defaults)}",
             "learning_rate": describe(self.learning_rate),
+            "views": repr(self.views),
             "weight_average": str(self.weight_average),
             "seed": str(self.seed),
             "labeled": _describe_stream(self.labeled),

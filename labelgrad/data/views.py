@@ -1,0 +1,75 @@
+"""Random views of a batch: one draw for each example, in batched tensor code on its own device.
+
+The draws come from PyTorch's global generator, which the trainer seeds by the step, so a resumed
+run sees the same views.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class Noise:
+    """For rows of a table: Gaussian noise, a little or a lot, in the columns' own units.
+
+    >>> Noise(weak_size=0.0, strong_size=0.5).weak(torch.ones(1, 2))
+    tensor([[1., 1.]])
+    """
+
+    weak_size: float = 0.1
+    strong_size: float = 0.5
+
+    def weak(self, x: Tensor) -> Tensor:
+        """The rows with little noise."""
+        return x + self.weak_size * torch.randn_like(x)
+
+    def strong(self, x: Tensor) -> Tensor:
+        """The rows with much noise."""
+        return x + self.strong_size * torch.randn_like(x)
+
+
+def flip(x: Tensor) -> Tensor:
+    """Each picture left to right, or not.
+
+    >>> torch.equal(flip(torch.ones(3, 1, 2, 2)), torch.ones(3, 1, 2, 2))
+    True
+    """
+    chosen = torch.rand(len(x), 1, 1, 1, device=x.device) < 0.5
+    return torch.where(chosen, x.flip(-1), x)
+
+
+def translate(x: Tensor, pixels: int = 2) -> Tensor:
+    """Each picture shifted by up to so many pixels along both axes; its edge is mirrored.
+
+    >>> translate(torch.zeros(3, 1, 8, 8)).shape
+    torch.Size([3, 1, 8, 8])
+    """
+    count, _, height, width = x.shape
+    padded = F.pad(x, (pixels,) * 4, mode="reflect")
+    down, right = torch.randint(2 * pixels + 1, (2, count, 1), device=x.device)
+    rows = (down + torch.arange(height, device=x.device)).view(count, 1, height, 1)
+    columns = (right + torch.arange(width, device=x.device)).view(count, 1, 1, width)
+    picture = torch.arange(count, device=x.device).view(-1, 1, 1, 1)
+    channel = torch.arange(x.shape[1], device=x.device).view(1, -1, 1, 1)
+    return padded[picture, channel, rows, columns]
+
+
+def cutout(x: Tensor, part: float = 0.5) -> Tensor:
+    """Each picture with a square of up to `part` of its side blanked, anywhere.
+
+    >>> blank = cutout(torch.ones(100, 1, 8, 8))
+    >>> bool((blank == 0).any()), bool((blank == 1).any())
+    (True, True)
+    """
+    count, _, height, width = x.shape
+    half = part * torch.rand(count, 1, device=x.device) * torch.tensor([height, width]).to(x) / 2
+    centre = torch.rand(count, 2, device=x.device) * torch.tensor([height, width]).to(x)
+    down = (torch.arange(height, device=x.device) + 0.5 - centre[:, :1]).abs() < half[:, :1]
+    right = (torch.arange(width, device=x.device) + 0.5 - centre[:, 1:]).abs() < half[:, 1:]
+    inside = (down.unsqueeze(2) & right.unsqueeze(1)).unsqueeze(1)
+    return x.masked_fill(inside, 0.0)

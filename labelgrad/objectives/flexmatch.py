@@ -1,0 +1,58 @@
+"""FlexMatch (Zhang et al., 2021): a class that is learned slowly gets a lower threshold.
+
+σ(c) = how many rows were last seen as class c with confidence above τ
+β(c) = σ(c) / max(max σ, rows not yet seen so)
+T(c) = τ · β(c) / (2 − β(c))
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from labelgrad.objective import Objective
+from labelgrad.objectives.fixmatch import agreement
+from labelgrad.objectives.pseudo_label import check_threshold
+from labelgrad.step import Step
+
+NOT_SURE = -1
+
+
+class FlexMatch(Objective):
+    """FixMatch with a threshold for each class, which follows how well the class is learned.
+
+    >>> FlexMatch(rows=1000, classes=10).thresholds()[:2]
+    tensor([0., 0.])
+    """
+
+    seen_as: Tensor  # (rows,): the class each row was last sure of, or NOT_SURE
+
+    def __init__(self, rows: int, classes: int, threshold: float = 0.95):
+        super().__init__()
+        if rows < 1 or classes < 2:
+            raise ValueError(
+                f"FlexMatch needs at least one row and two classes, got {rows} and {classes}."
+            )
+        self.classes, self.threshold = classes, check_threshold("FlexMatch", threshold)
+        self.register_buffer("seen_as", torch.full((rows,), NOT_SURE))
+
+    def forward(self, step: Step) -> Tensor:
+        probabilities = step.unlabeled_outputs.detach().softmax(-1)
+        return agreement(step, probabilities, self.weigh(probabilities, step.unlabeled.rows))[0]
+
+    def weigh(self, probabilities: Tensor, rows: Tensor) -> Tensor:
+        """Which examples are above the threshold of their class; then take note of the sure."""
+        confidence, label = probabilities.max(-1)
+        weight = (confidence >= self.thresholds().to(confidence)[label]).to(confidence)
+        sure = confidence >= self.threshold
+        self.seen_as[rows.to(sure.device)[sure]] = label[sure].to(self.seen_as.device)
+        return weight
+
+    def thresholds(self) -> Tensor:
+        """T(c), one for each class."""
+        counts = torch.bincount(self.seen_as + 1, minlength=self.classes + 1)  # first: not sure
+        progress = counts[1:] / counts.max()
+        return self.threshold * progress / (2 - progress)
+
+    def extra_repr(self) -> str:
+        return f"rows={len(self.seen_as)}, classes={self.classes}, threshold={self.threshold}"

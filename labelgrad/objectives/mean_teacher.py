@@ -1,0 +1,39 @@
+"""Mean Teacher (Tarvainen & Valpola, 2017): learn from the average of one's own past weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from labelgrad.alignment.gap import MovingAverage
+from labelgrad.functional import flatten, unflatten
+from labelgrad.objective import Objective
+from labelgrad.step import Step
+
+
+class MeanTeacher(Objective):
+    """The mean squared difference from a teacher whose weights are a moving average of the model's.
+
+    The average goes over the weights after each update, with `decay`; it is in the checkpoint.
+
+    >>> MeanTeacher(decay=0.99)
+    MeanTeacher(decay=0.99)
+    """
+
+    def __init__(self, decay: float = 0.95):
+        super().__init__()
+        self.weights = MovingAverage(decay)
+
+    def forward(self, step: Step) -> Tensor:
+        teacher = self.weights.value  # none yet in the first step: there the model is its own
+        params = unflatten(teacher, step.params) if teacher.numel() else None
+        with torch.no_grad():
+            target = step.probe(step.weak_view(), params).softmax(-1)
+        difference: Tensor = step.unlabeled_outputs.softmax(-1) - target
+        return difference.square().mean()
+
+    def after_update(self, model: nn.Module) -> None:
+        self.weights(flatten(p.detach() for p in model.parameters() if p.requires_grad))
+
+    def extra_repr(self) -> str:
+        return f"decay={self.weights.decay}"

@@ -1,0 +1,51 @@
+"""Virtual adversarial training (Miyato et al., 2018).
+
+The prediction should not change under the small change of the input that changes it most:
+
+    r = argmax KL(p(x) ‖ p(x + r))  with  ‖r‖ = ε        found by a step of power iteration
+    loss = KL(p(x) ‖ p(x + r))
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from labelgrad.functional import divergence, unit
+from labelgrad.objective import Objective
+from labelgrad.step import Step
+
+
+class VAT(Objective):
+    """How far the prediction moves in the worst direction, at distance `eps`.
+
+    `xi` is how far the power iteration feels around, `power_iterations` how often.
+
+    >>> VAT(eps=6.0)
+    VAT(eps=6.0, xi=1e-06, power_iterations=1)
+    """
+
+    def __init__(self, eps: float = 6.0, *, xi: float = 1e-6, power_iterations: int = 1):
+        super().__init__()
+        if not (eps > 0 and xi > 0 and power_iterations >= 1):
+            raise ValueError(
+                f"VAT needs positive `eps` and `xi` and at least one power iteration, got "
+                f"{eps}, {xi} and {power_iterations}."
+            )
+        self.eps, self.xi, self.power_iterations = eps, xi, power_iterations
+
+    def forward(self, step: Step) -> Tensor:
+        x, clean = step.unlabeled.x, step.unlabeled_outputs.detach()
+        return divergence(clean, step.probe(x + self.eps * self.direction(step, x, clean)))
+
+    def direction(self, step: Step, x: Tensor, clean: Tensor) -> Tensor:
+        """For each example, the unit change of the input that changes the prediction most."""
+        direction = unit(torch.randn_like(x))
+        for _ in range(self.power_iterations):
+            nudge = (self.xi * direction).requires_grad_()
+            (slope,) = torch.autograd.grad(divergence(clean, step.probe(x + nudge)), nudge)
+            direction = unit(slope)
+        return direction
+
+    def extra_repr(self) -> str:
+        return f"eps={self.eps}, xi={self.xi}, power_iterations={self.power_iterations}"
