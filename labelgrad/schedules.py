@@ -32,6 +32,27 @@ class Ramp:
 
 
 @dataclass(frozen=True)
+class SmoothRamp:
+    """Rise to `top` along exp(−5·(1 − t)²) over the first `steps` steps, then stay.
+
+    The evaluation protocol of Oliver et al. gives consistency terms their weight this way.
+
+    >>> weight = SmoothRamp(100)
+    >>> [round(weight(step), 3) for step in (0, 50, 100, 500)]
+    [0.007, 0.287, 1.0, 1.0]
+    """
+
+    steps: float
+    top: float = 1.0
+
+    def __post_init__(self) -> None:
+        _need_positive("SmoothRamp", steps=self.steps)
+
+    def __call__(self, step: int) -> float:
+        return self.top * math.exp(-5 * (1 - min(1.0, step / self.steps)) ** 2)
+
+
+@dataclass(frozen=True)
 class Drop:
     """Stay at `start` until step `at`, then at `start * factor`.
 

@@ -38,6 +38,13 @@ def test_help_does_not_wait_for_pytorch():
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
+def test_methods_lists_every_method_with_its_paper():
+    said = labelgrad("methods")
+    assert said.returncode == 0
+    for word in ("lga", "vat", "mean-teacher", "softmatch", "Miyato", "passes", "settings"):
+        assert word in said.stdout
+
+
 def test_version():
     assert labelgrad("--version").stdout.startswith("labelgrad 0.")
 

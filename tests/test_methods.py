@@ -24,6 +24,7 @@ from labelgrad import (
 )
 from labelgrad.data.views import Noise
 from labelgrad.functional import divergence, flatten, unit
+from labelgrad.methods import METHODS, Problem, method
 from tests.conftest import WIDTH, make_step
 
 
@@ -219,6 +220,23 @@ def test_flexmatch_lowers_the_threshold_of_classes_that_are_learned_slowly():
     assert term.seen_as.tolist() == [1, 0, 0, 0, 1, 1, -1, -1]
 
 
+def test_vat_s_direction_survives_single_precision():
+    step = make_step("mlp", unlabeled=6)
+    exact = VAT(power_iterations=1)
+    torch.manual_seed(2)
+    precise = exact.direction(step, step.unlabeled.x, step.unlabeled_outputs.detach())
+    torch.manual_seed(2)
+    start = torch.randn_like(step.unlabeled.x)
+    single = make_step("mlp", unlabeled=6)
+    single.model.float()
+    x = single.unlabeled.x.float()
+    clean = single.model(x).detach()
+    nudge = (exact.xi * unit(start.float())).requires_grad_()
+    (slope,) = torch.autograd.grad(divergence(clean, single.model(x + nudge)), nudge)
+    agree = (unit(slope).double() * precise).flatten(1).sum(1)
+    assert agree.min() > 0.99
+
+
 def test_strong_views_are_asked_for():
     with pytest.raises(ValueError, match="strongly augmented views"):
         FixMatch()(make_step())
@@ -239,3 +257,25 @@ def test_strong_views_are_asked_for():
 def test_settings_out_of_range_are_errors_where_it_is_built(build):
     with pytest.raises(ValueError, match="needs"):
         build()
+
+
+PROBLEM = Problem(rows=12, classes=WIDTH, batch_size=6, steps=100)
+
+
+@pytest.mark.parametrize(
+    "name", [*METHODS, "supervised", "lga+vat", "vat + entmin", "LGA+FixMatch"]
+)
+def test_a_name_is_the_sum_it_says(name):
+    objective = method(name, PROBLEM)
+    kinds = {type(leaf).__name__.lower() for leaf in objective.leaves()}
+    wanted = {part.strip().lower().replace("-", "") for part in name.split("+")}
+    assert kinds == wanted | {"supervised"}
+
+
+def test_a_misspelt_name_suggests_the_nearest():
+    with pytest.raises(ValueError, match=r"no method 'fixmach'; did you mean 'fixmatch'\?"):
+        method("lga+fixmach", PROBLEM)
+    with pytest.raises(ValueError, match="there are lga, vat"):
+        method("zzz", PROBLEM)
+    with pytest.raises(ValueError, match="each of its terms once"):
+        method("vat+vat", PROBLEM)

@@ -110,6 +110,14 @@ def tune(
     )
 
 
+@app.command(epilog="Example: labelgrad methods")
+def methods() -> None:
+    """List the methods: where each is from, what a step costs, its settings."""
+    from labelgrad.cli.methods import print_methods
+
+    print_methods()
+
+
 def _check_choice(name: str, given: str, choices: list[str]) -> None:
     if given not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {given!r}.")

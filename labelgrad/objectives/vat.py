@@ -19,13 +19,14 @@ from labelgrad.step import Step
 class VAT(Objective):
     """How far the prediction moves in the worst direction, at distance `eps`.
 
-    `xi` is how far the power iteration feels around, `power_iterations` how often.
+    `xi` is how far the power iteration feels around, `power_iterations` how often. The usual 1e-6
+    is lost in rounding when single-precision inputs are of order one; hence the larger default.
 
     >>> VAT(eps=6.0)
-    VAT(eps=6.0, xi=1e-06, power_iterations=1)
+    VAT(eps=6.0, xi=0.001, power_iterations=1)
     """
 
-    def __init__(self, eps: float = 6.0, *, xi: float = 1e-6, power_iterations: int = 1):
+    def __init__(self, eps: float = 6.0, *, xi: float = 1e-3, power_iterations: int = 1):
         super().__init__()
         if not (eps > 0 and xi > 0 and power_iterations >= 1):
             raise ValueError(

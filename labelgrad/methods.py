@@ -1,0 +1,108 @@
+"""Methods by name: `method("lga+vat", ...)` is the sum the name says, with usual settings.
+
+A name is a sum of the names in `METHODS`. Every sum has the labeled loss in it, with weight 1, or
+with LGA's smaller weight where LGA hands over what the labels say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from labelgrad.alignment.rate import label_schedule
+from labelgrad.objective import Objective
+from labelgrad.objectives.entmin import EntMin
+from labelgrad.objectives.fixmatch import FixMatch
+from labelgrad.objectives.flexmatch import FlexMatch
+from labelgrad.objectives.freematch import FreeMatch
+from labelgrad.objectives.lga import LGA
+from labelgrad.objectives.mean_teacher import MeanTeacher
+from labelgrad.objectives.pi_model import PiModel
+from labelgrad.objectives.pseudo_label import PseudoLabel
+from labelgrad.objectives.softmatch import SoftMatch
+from labelgrad.objectives.supervised import Supervised
+from labelgrad.objectives.vat import VAT
+from labelgrad.schedules import SmoothRamp
+
+LABELED_WEIGHT = 0.1  # T, where LGA is one of the terms
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method may need to know before it is built."""
+
+    rows: int  # unlabeled examples
+    classes: int
+    batch_size: int
+    steps: int
+
+    def rise(self, top: float) -> SmoothRamp:
+        """A weight that rises over the first two fifths of the run, as the protocol has it."""
+        return SmoothRamp(0.4 * self.steps, top)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A term by name, what it costs beside the labeled gradient, and how it is built."""
+
+    paper: str
+    passes: int  # forward passes of the unlabeled batch; a gradient is three
+    build: Callable[[Problem], Objective]
+    strong_views: bool = False
+
+
+def _lga(problem: Problem) -> Objective:
+    size = problem.rows, problem.classes
+    return LGA(*size, label_rate=label_schedule(*size, problem.batch_size, problem.steps))
+
+
+METHODS = {
+    "lga": Method("Jackson & Schulman, 2019", 6, _lga),
+    "vat": Method("Miyato et al., 2018", 7, lambda p: p.rise(0.3) * VAT(eps=6.0)),
+    "entmin": Method("Grandvalet & Bengio, 2005", 3, lambda p: 0.1 * EntMin()),
+    "pi-model": Method("Laine & Aila, 2017", 4, lambda p: p.rise(20.0) * PiModel()),
+    "mean-teacher": Method(
+        "Tarvainen & Valpola, 2017", 4, lambda p: p.rise(8.0) * MeanTeacher(decay=0.95)
+    ),
+    "pseudo-label": Method("Lee, 2013", 3, lambda p: p.rise(1.0) * PseudoLabel(threshold=0.95)),
+    "fixmatch": Method("Sohn et al., 2020", 4, lambda p: FixMatch(), strong_views=True),
+    "flexmatch": Method(
+        "Zhang et al., 2021", 4, lambda p: FlexMatch(p.rows, p.classes), strong_views=True
+    ),
+    "freematch": Method("Wang et al., 2023", 4, lambda p: FreeMatch(p.classes), strong_views=True),
+    "softmatch": Method("Chen et al., 2023", 4, lambda p: SoftMatch(p.classes), strong_views=True),
+}
+
+
+def parts(name: str) -> list[str]:
+    """The terms of a name, apart from the labeled loss, each checked.
+
+    >>> parts("lga + vat"), parts("supervised")
+    (['lga', 'vat'], [])
+    """
+    found = [part.strip().lower().replace("_", "-") for part in name.split("+")]
+    for part in found:
+        if part not in (*METHODS, "supervised"):
+            near = get_close_matches(part, [*METHODS, "supervised"], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(METHODS)}."
+            raise ValueError(f"there is no method {part!r}; {hint}")
+    if len(set(found)) < len(found):
+        raise ValueError(f"a method needs each of its terms once, got {name!r}.")
+    return [part for part in found if part != "supervised"]
+
+
+def method(name: str, problem: Problem) -> Objective:
+    """The objective that a name stands for.
+
+    >>> method("vat+entmin", Problem(rows=100, classes=10, batch_size=50, steps=1000))
+    Supervised() + SmoothRamp(steps=400.0, top=0.3) * VAT(eps=6.0, xi=0.001, power_iterations=1) \
++ 0.1 * EntMin()
+    """
+    chosen = parts(name)
+    objective: Objective = Supervised()
+    if "lga" in chosen:
+        objective = LABELED_WEIGHT * Supervised()
+    for part in chosen:
+        objective = objective + METHODS[part].build(problem)
+    return objective
