@@ -42,13 +42,15 @@ def tune_synthetic(
     results = Results(out, {"scale": scale, "size": asdict(SIZES[scale]), "search_seed": seed})
     options = _Options(workers, scale, command)
     _finish([("search", "all", s, FIRST_SEED) for s in spread(trials, seed)], results, options)
-    centre = nearest(results.lines)
+    centre = best_of_search(results.lines, "distance")
     _finish([("finer", *found, FIRST_SEED) for found in finer(centre)], results, options)
-    best = leaders([line for line in results.lines if line["stage"] in ("search", "finer")])
-    again = [("again", "draw", s, other) for s in best for other in OTHER_SEEDS]
+    ahead = leaders([line for line in results.lines if line["stage"] in ("search", "finer")])
+    again = [("again", "draw", s, other) for s in ahead for other in OTHER_SEEDS]
     _finish(again, results, options)
-    around = [("around nearest", *found, FIRST_SEED) for found in neighbours(centre)]
-    _finish(around, results, options)
+    for stage, key in (("around best", "lowest_loss"), ("around nearest", "distance")):
+        centre = best_of_search(results.lines, key)
+        around = [(stage, *found, FIRST_SEED) for found in neighbours(centre)]
+        _finish(around, results, options)
     for title, key in (
         ("Nearest to the paper", "distance"),
         ("Lowest test loss at the end", "last_loss"),
@@ -92,10 +94,10 @@ def _finish(
     )
 
 
-def nearest(lines: list[Line]) -> Settings:
-    """The settings of the search that came nearest to the paper's curves."""
+def best_of_search(lines: list[Line], key: str) -> Settings:
+    """The settings of the search with the lowest value of `key`."""
     search = [line for line in lines if line["stage"] == "search"]
-    return Settings(**min(search, key=lambda line: float(line["distance"]))["settings"])
+    return Settings(**min(search, key=lambda line: float(line[key]))["settings"])
 
 
 def best_table(lines: list[Line], title: str, key: str, count: int = 6) -> Table:

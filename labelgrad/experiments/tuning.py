@@ -2,7 +2,8 @@
 
 Four stages: points spread evenly over the whole space; the two rates together, in fine steps around
 the point nearest to the paper's curves; the best of all these again on other draws of the data, so
-that luck is not mistaken for merit; and each setting alone, up and down, around the nearest point.
+that luck is not mistaken for merit; and each setting alone, up and down, around two points of the
+first stage, the nearest to the paper's curves and the one that reached the lowest test loss.
 The trials have data of their own, seeds from 1000, which the reproduction never uses.
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from labelgrad.experiments.results import Line
 from labelgrad.experiments.tuning import SPACE
-from labelgrad.figures.canvas import GREY, OURS, canvas, save
+from labelgrad.figures.canvas import GREY, OURS, THIRD, canvas, save
 
 TITLES = {
     "learning_rate": "learning rate α_θ",
@@ -18,7 +18,8 @@ TITLES = {
     "epsilon": "ε_norm",
     "labeled_weight": "weight T",
 }
-ROWS = {"distance": "distance from the paper", "last_loss": "test loss at the end"}
+ROWS = {"distance": "distance from the paper", "lowest_loss": "lowest test loss"}
+STAGES = {"around nearest": OURS, "around best": THIRD}
 
 
 def draw_tuning(lines: Sequence[Line], out: Path) -> list[Path]:
@@ -27,8 +28,9 @@ def draw_tuning(lines: Sequence[Line], out: Path) -> list[Path]:
     for place, panel in enumerate(panels):
         key, name = list(ROWS)[place // len(SPACE)], list(SPACE)[place % len(SPACE)]
         _points(panel, [line for line in lines if line["stage"] == "search"], name, key)
-        mine = [line for line in lines if line["stage"] == "around nearest"]
-        _line(panel, [x for x in mine if x["moved"] in (name, "centre")], name, key)
+        for stage, color in STAGES.items():
+            mine = [line for line in lines if line["stage"] == stage]
+            _line(panel, [x for x in mine if x["moved"] in (name, "centre")], name, key, color)
         _label(panel, name)
         panel.set_title(TITLES[name] if key == "distance" else "")
         panel.set_ylim(*((0, 0.4) if key == "distance" else (0.45, 1.1)))
@@ -49,11 +51,12 @@ def _points(panel: Any, lines: list[Line], name: str, key: str) -> None:
         panel.scatter(where, heights, s=18, facecolors=face, edgecolors=GREY, label=label)
 
 
-def _line(panel: Any, lines: list[Line], name: str, key: str) -> None:
+def _line(panel: Any, lines: list[Line], name: str, key: str, color: str) -> None:
     lines = sorted(lines, key=lambda line: _place(name, line))
     where = [_place(name, line) for line in lines]
     heights = [line[key] for line in lines]
-    panel.plot(where, heights, "o-", color=OURS, label="this setting alone")
+    label = f"this setting alone, {lines[0]['stage']}" if lines else None
+    panel.plot(where, heights, "o-", color=color, label=label)
 
 
 def _place(name: str, line: Line) -> float:
