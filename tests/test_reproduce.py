@@ -66,7 +66,7 @@ def test_synthetic_is_resumed_by_the_trial_and_redrawn_without_training(tmp_path
     said = labelgrad(*command, "--trials", 1, "--methods", "supervised, lga")
     assert said.returncode == 0, said.stderr
     first = lines(tmp_path)
-    wanted = {"experiment", "method", "seed", "step", "accuracy", "loss", "alignment"}
+    wanted = {"experiment", "method", "seed", "step", "accuracy", "loss", "alignment", "seconds"}
     assert all(wanted <= line.keys() for line in first)
     assert {line["method"] for line in first} == {"supervised", "lga"}
     said = labelgrad(*command, "--trials", 2)

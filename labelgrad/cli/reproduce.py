@@ -58,7 +58,13 @@ def synthetic_data(options: Options, console: Console) -> None:
 
 def synthetic(options: Options, console: Console) -> None:
     """Figures 3 and 4: alignment, accuracy and loss on the shells."""
-    from labelgrad.experiments.synthetic import METHODS, SIZES, SUPERVISED_RATE, SyntheticTrial
+    from labelgrad.experiments.synthetic import (
+        ALIGNED,
+        METHODS,
+        SIZES,
+        SUPERVISED_RATE,
+        SyntheticTrial,
+    )
     from labelgrad.figures.synthetic import draw_synthetic
 
     size, methods = SIZES[options.scale], options.methods or tuple(METHODS)
@@ -68,7 +74,12 @@ def synthetic(options: Options, console: Console) -> None:
     results = Results(options.out, {"size": asdict(size), **chosen})
     last = (size.steps - 1) // size.every * size.every
     jobs = {
-        f"{method}, seed {seed}": {"method": method, "seed": seed, "scale": options.scale}
+        f"{method}, seed {seed}": {
+            "method": method,
+            "seed": seed,
+            "scale": options.scale,
+            "with_alignment": method in ALIGNED,
+        }
         for seed in range(options.trials)
         for method in methods
         if not results.has(method=method, seed=seed, step=last)
