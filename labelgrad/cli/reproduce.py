@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
+from labelgrad.cli.comparison import differences_table, summary_table
 from labelgrad.cli.progress import progress
 from labelgrad.cli.workers import Work, finish_all
-from labelgrad.experiments.comparison import Difference, differences, our_curve
 from labelgrad.experiments.results import Line, Results
 
 
@@ -86,8 +86,8 @@ def synthetic(options: Options, console: Console) -> None:
     }
     _finish(SyntheticTrial, jobs, results, options, console)
     lines = [line for line in results.lines if line["seed"] < options.trials]
-    console.print(_differences_table(lines))
-    _print_summary(lines, console)
+    console.print(differences_table(lines))
+    console.print(summary_table(lines))
     _say_where(console, draw_synthetic(lines, options.out))
 
 
@@ -214,55 +214,3 @@ def _print_propositions(console: Console, problems: int) -> None:
         f"most {max(found.excess for found in straight):.0e} above its minimum.",
     ):
         console.print(line, highlight=False)
-
-
-SHOWN = (0, 100, 200, 300, 400, 500, 575)
-
-
-def _differences_table(lines: list[Line]) -> Table:
-    heads = ("step", "ours", "paper", "difference", "in paper's std")
-    table = Table("method", "", *(Column(head, justify="right") for head in heads))
-    for method, theirs in (("supervised", "supervised"), ("lga", "lga"), ("lga-best", "lga")):
-        for quantity in ("accuracy", "loss", "alignment"):
-            for found in differences(lines, method, quantity, theirs=theirs):
-                if found.step in SHOWN:
-                    table.add_row(*_cells(found))
-            table.add_section()
-    return table
-
-
-def _cells(found: Difference) -> tuple[str, ...]:
-    return (
-        found.method,
-        found.quantity,
-        str(found.step),
-        f"{found.ours:.3f}",
-        f"{found.paper:.3f}",
-        f"{found.ours - found.paper:+.3f}",
-        f"{found.deviations:+.1f}",
-    )
-
-
-def _print_summary(lines: list[Line], console: Console) -> None:
-    """The few numbers by which the reproduction is judged."""
-    for method, theirs in (("supervised", "supervised"), ("lga", "lga"), ("lga-best", "lga")):
-        accuracy = list(differences(lines, method, "accuracy", theirs=theirs))
-        if not accuracy:
-            continue
-        loss = list(differences(lines, method, "loss", theirs=theirs))
-        near = sum(abs(found.deviations) <= 2 for found in (*accuracy, *loss))
-        apart = (sum((d.ours - d.paper) ** 2 for d in accuracy) / len(accuracy)) ** 0.5
-        late = [
-            value
-            for curve in [our_curve(lines, method, "alignment")]
-            for step, value in zip(curve.x, curve.mean, strict=True)
-            if step >= SHOWN[3]
-        ]
-        aligned = f"{sum(late) / len(late):.2f}" if late else "–"
-        console.print(
-            f"{method}: last accuracy {accuracy[-1].ours:.3f}, last loss {loss[-1].ours:.3f}, "
-            f"lowest loss {min(d.ours for d in loss):.3f}, accuracy {apart:.3f} from the paper's "
-            f"(root mean square), {near} of {len(accuracy) + len(loss)} points within two of its "
-            f"deviations, mean alignment from step 300 on {aligned}.",
-            highlight=False,
-        )

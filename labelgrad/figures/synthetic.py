@@ -14,6 +14,7 @@ from labelgrad.experiments.results import Line
 from labelgrad.figures.canvas import GREY, OURS, THIRD, canvas, save
 
 TITLES = {"alignment": "alignment", "accuracy": "test accuracy", "loss": "test loss"}
+LIMITS = {"alignment": (0, 1), "accuracy": (0.15, 0.85), "loss": (0.4, 1.7)}
 COLORS = {"supervised": GREY, "lga": OURS, "lga-best": THIRD}
 NAMES = {
     "supervised": "supervised",
@@ -31,11 +32,11 @@ def draw_synthetic(lines: Sequence[Line], out: Path) -> list[Path]:
             _band(panel, paper, COLORS[method], "--", f"{method.replace('lga', 'LGA')}, paper")
         for method, name in NAMES.items():
             _band(panel, our_curve(lines, method, quantity), COLORS[method], "-", f"{name}, ours")
-        panel.set(title=title, xlabel="iteration", ylim=(0, 1 if quantity != "loss" else None))
-    handles, labels = panels[0].get_legend_handles_labels()
+        panel.set(title=title, xlabel="iteration", ylim=LIMITS[quantity])
+    handles, labels = panels[1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
     trials = len({line["seed"] for line in lines})
-    figure.suptitle(f"The synthetic shells: ours ({trials} trials) over the paper's ({NAME}, 25)")
+    figure.suptitle(f"The synthetic shells: ours, {trials} trials, over the paper's 25 ({NAME})")
     return save(figure, out / "synthetic")
 
 
