@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, wait
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from queue import Empty, Queue
 from typing import Any, Protocol, cast
 
@@ -116,7 +116,15 @@ def _finish(name: str, make: Callable[..., Work], settings: Settings) -> History
         if time.monotonic() - last > PAUSE or record["step"] == work.steps:
             last = time.monotonic()
             _tell(name, record["step"], work.steps, record["loss"])
+            _leave_if_orphaned()
     return work.history
+
+
+def _leave_if_orphaned() -> None:
+    """End this worker when its parent is gone: killed, it could not tell anybody."""
+    parent = parent_process()
+    if parent is not None and not parent.is_alive():
+        os._exit(1)
 
 
 def _tell(*what: Any) -> None:
