@@ -1,9 +1,11 @@
 """Random views: independent draws for each example, seeded, and the same as one by one."""
 
+import pytest
 import torch
 from torch.nn import functional as F
 
-from labelgrad.data.views import Noise, cutout, flip, translate
+from labelgrad.data.rand_augment import COLOURS, MOVES, rand_augment
+from labelgrad.data.views import Noise, Pictures, cutout, flip, translate
 
 PICTURES = torch.arange(64 * 3 * 8 * 8).view(64, 3, 8, 8).float()
 
@@ -56,3 +58,49 @@ def test_noise_has_the_size_asked_for():
     x = torch.zeros(1000, 20)
     assert abs(float(Noise(weak_size=0.1).weak(x).std()) - 0.1) < 0.005
     assert abs(float(Noise(strong_size=0.5).strong(x).std()) - 0.5) < 0.02
+
+
+@pytest.mark.parametrize("name", COLOURS)
+def test_a_batch_is_recoloured_as_its_pictures_one_by_one(name):
+    torch.manual_seed(0)
+    x, strength = torch.rand(6, 3, 8, 8), torch.rand(6, 1, 1, 1)
+    together = COLOURS[name](x, strength)
+    pairs = zip(x.split(1), strength.split(1), strict=True)
+    assert torch.allclose(together, torch.cat([COLOURS[name](*pair) for pair in pairs]))
+    assert together.shape == x.shape
+
+
+def test_what_the_colours_do():
+    half = torch.full((1, 1, 1, 1), 0.5)  # a blend of 1: nothing changes
+    x = torch.rand(1, 3, 8, 8)
+    for name in ("brightness", "contrast", "colour", "sharpness"):
+        assert torch.allclose(COLOURS[name](x, half), x, atol=1e-6)
+    assert COLOURS["brightness"](x, torch.zeros(1, 1, 1, 1)).max() <= 0.05
+    spread = COLOURS["autocontrast"](0.2 + 0.3 * x, half)
+    assert (float(spread.min()), float(spread.max())) == (0.0, 1.0)
+    assert len(COLOURS["posterize"](x, torch.zeros(1, 1, 1, 1)).unique()) <= 16
+    channel, even = (x[0, 0] * 255).long(), COLOURS["equalize"](x, half)[0, 0]
+    below = torch.stack([(channel <= level).float().mean() for level in channel.flatten()])
+    assert torch.allclose(even.flatten(), below)
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_no_move_is_no_change_and_two_ways_undo_each_other(name):
+    build = MOVES[name]
+    assert torch.allclose(build(torch.zeros(2)), torch.eye(3).expand(2, 3, 3))
+    there, back = build(torch.tensor([0.7])), build(torch.tensor([-0.7]))
+    assert torch.allclose(there @ back, torch.eye(3).expand(1, 3, 3), atol=1e-6)
+
+
+def test_pictures_of_one_batch_get_draws_of_their_own():
+    torch.manual_seed(0)
+    same = torch.rand(1, 3, 16, 16).expand(64, 3, 16, 16)
+    views = rand_augment(same)
+    assert len({tuple(view.flatten()[:40].tolist()) for view in views}) > 55
+    strong = Pictures(0.0, 1.0).strong(same)
+    assert (strong >= 0).all()
+    assert (strong <= 1).all()
+
+
+def test_grey_pictures_of_one_channel_work_too():
+    assert Pictures(mirror=False).strong(torch.zeros(3, 1, 28, 28)).shape == (3, 1, 28, 28)

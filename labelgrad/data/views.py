@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from labelgrad.data.rand_augment import rand_augment
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -31,6 +33,33 @@ class Noise:
     def strong(self, x: Tensor) -> Tensor:
         """The rows with much noise."""
         return x + self.strong_size * torch.randn_like(x)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """For pictures with values from `low` to `high`: a flip and a small shift, or RandAugment.
+
+    The strong view is a weak one after two changes of RandAugment and a cutout. Not every picture
+    may be mirrored: `mirror=False` for digits and letters.
+
+    >>> Pictures().strong(torch.zeros(4, 3, 32, 32)).shape
+    torch.Size([4, 3, 32, 32])
+    """
+
+    low: float = -1.0
+    high: float = 1.0
+    mirror: bool = True
+    pixels: int = 2
+
+    def weak(self, x: Tensor) -> Tensor:
+        """A flip, where mirrored pictures mean the same, and a small shift."""
+        return translate(flip(x) if self.mirror else x, self.pixels)
+
+    def strong(self, x: Tensor) -> Tensor:
+        """A weak view, recoloured, moved and partly blanked."""
+        scaled = ((self.weak(x) - self.low) / (self.high - self.low)).clamp(0, 1)
+        changed = cutout(rand_augment(scaled) - 0.5) + 0.5  # the blank is grey
+        return self.low + (self.high - self.low) * changed
 
 
 def flip(x: Tensor) -> Tensor:

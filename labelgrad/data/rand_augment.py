@@ -1,0 +1,156 @@
+"""RandAugment (Cubuk et al., 2020) for a whole batch at once: every picture has its own draw.
+
+Pictures are (count, channels, height, width) with values from 0 to 1. Operations that change
+colours are applied to those pictures that drew them. Those that move pixels are matrices: all that
+a picture drew are multiplied, and its pixels are read once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Change = Callable[[Tensor, Tensor], Tensor]  # pictures, and how strongly: (count, 1, 1, 1) in 0…1
+
+
+def rand_augment(x: Tensor, operations: int = 2) -> Tensor:
+    """Each picture after `operations` random changes of random strength.
+
+    >>> torch.manual_seed(0) and None
+    >>> pictures = torch.rand(8, 3, 32, 32)
+    >>> changed = rand_augment(pictures)
+    >>> changed.shape, bool((changed >= 0).all() and (changed <= 1).all())
+    (torch.Size([8, 3, 32, 32]), True)
+    """
+    move = torch.eye(3, device=x.device, dtype=x.dtype).expand(len(x), 3, 3)
+    for _ in range(operations):
+        drawn = torch.randint(len(COLOURS) + len(MOVES) + 1, (len(x),), device=x.device)
+        x = _recolour(x, drawn)
+        move = move @ _moves(x, drawn - len(COLOURS))
+    return _read(x, move).clamp(0, 1)
+
+
+def _recolour(x: Tensor, drawn: Tensor) -> Tensor:
+    strength = torch.rand(len(x), 1, 1, 1, device=x.device, dtype=x.dtype)
+    x = x.clone()
+    for index, change in enumerate(COLOURS.values()):
+        chosen = (drawn == index).nonzero()[:, 0]
+        if len(chosen):
+            x[chosen] = change(x[chosen], strength[chosen]).clamp(0, 1)
+    return x
+
+
+def _moves(x: Tensor, drawn: Tensor) -> Tensor:
+    """For each picture the matrix it drew; the unit matrix where it drew none."""
+    amount = 2 * torch.rand(len(x), device=x.device, dtype=x.dtype) - 1
+    matrices = torch.eye(3, device=x.device, dtype=x.dtype).repeat(len(x), 1, 1)
+    for index, build in enumerate(MOVES.values()):
+        chosen = drawn == index
+        matrices[chosen] = build(amount[chosen])
+    return matrices
+
+
+def _read(x: Tensor, move: Tensor) -> Tensor:
+    grid = F.affine_grid(move[:, :2], list(x.shape), align_corners=False)
+    return F.grid_sample(x - 0.5, grid, align_corners=False) + 0.5  # grey comes in from outside
+
+
+def _blend(other: Tensor, x: Tensor, strength: Tensor) -> Tensor:
+    """From `other` (0.05) over `x` (1) to beyond it (1.95), as the paper scales its blends."""
+    return other + (0.05 + 1.9 * strength) * (x - other)
+
+
+def _grey(x: Tensor) -> Tensor:
+    return x.mean(1, keepdim=True).expand_as(x)
+
+
+def _brightness(x: Tensor, strength: Tensor) -> Tensor:
+    return _blend(torch.zeros_like(x), x, strength)
+
+
+def _contrast(x: Tensor, strength: Tensor) -> Tensor:
+    return _blend(x.mean((1, 2, 3), keepdim=True).expand_as(x), x, strength)
+
+
+def _colour(x: Tensor, strength: Tensor) -> Tensor:
+    return _blend(_grey(x), x, strength)
+
+
+def _sharpness(x: Tensor, strength: Tensor) -> Tensor:
+    padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
+    return _blend(F.avg_pool2d(padded, 3, stride=1), x, strength)
+
+
+def _posterize(x: Tensor, strength: Tensor) -> Tensor:
+    levels = 2 ** (4 + (4 * strength).floor())
+    return ((x * levels).floor() / levels).clamp(0, 1)
+
+
+def _solarize(x: Tensor, strength: Tensor) -> Tensor:
+    return torch.where(x < strength, x, 1 - x)
+
+
+def _autocontrast(x: Tensor, strength: Tensor) -> Tensor:
+    low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
+    return torch.where(high > low, (x - low) / (high - low).clamp_min(1e-6), x)
+
+
+def _equalize(x: Tensor, strength: Tensor) -> Tensor:
+    """Each channel with all brightnesses equally often: its own cumulative histogram."""
+    levels = (x * 255).long().flatten(2).flatten(0, 1)  # (count·channels, pixels)
+    counts = torch.zeros(len(levels), 256, device=x.device, dtype=x.dtype)
+    counts.scatter_add_(1, levels, torch.ones_like(levels, dtype=x.dtype))
+    return (counts.cumsum(1) / levels.shape[1]).gather(1, levels).view_as(x)
+
+
+def _matrix(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> Tensor:
+    last = torch.zeros_like(first[0]), torch.zeros_like(first[0]), torch.ones_like(first[0])
+    return torch.stack([torch.stack(row, -1) for row in (first, second, last)], 1)
+
+
+def _rotate(amount: Tensor) -> Tensor:
+    angle, zero = amount * math.pi / 6, torch.zeros_like(amount)
+    return _matrix((angle.cos(), -angle.sin(), zero), (angle.sin(), angle.cos(), zero))
+
+
+def _shear_x(amount: Tensor) -> Tensor:
+    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
+    return _matrix((one, 0.3 * amount, zero), (zero, one, zero))
+
+
+def _shear_y(amount: Tensor) -> Tensor:
+    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
+    return _matrix((one, zero, zero), (0.3 * amount, one, zero))
+
+
+def _shift_x(amount: Tensor) -> Tensor:
+    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
+    return _matrix((one, zero, 0.6 * amount), (zero, one, zero))
+
+
+def _shift_y(amount: Tensor) -> Tensor:
+    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
+    return _matrix((one, zero, zero), (zero, one, 0.6 * amount))
+
+
+COLOURS: dict[str, Change] = {
+    "brightness": _brightness,
+    "contrast": _contrast,
+    "colour": _colour,
+    "sharpness": _sharpness,
+    "posterize": _posterize,
+    "solarize": _solarize,
+    "autocontrast": _autocontrast,
+    "equalize": _equalize,
+}
+MOVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "rotate": _rotate,
+    "shear x": _shear_x,
+    "shear y": _shear_y,
+    "shift x": _shift_x,
+    "shift y": _shift_y,
+}
