@@ -93,6 +93,11 @@ def test_settings_that_do_not_fit_the_folder_are_one_line(tmp_path):
     assert "Traceback" not in said.stderr
 
 
+def hear_ctrl_c():
+    # Tests in the background of a shell ignore the signal, and their children would, too.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def gone(group, seconds=30):
     for _ in range(10 * seconds + 1):
         try:
@@ -117,6 +122,7 @@ def endless_demo(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=hear_ctrl_c,
     )
     deadline = time.monotonic() + 120
     while not any("step-000000000000" not in str(file) for file in saved(tmp_path)):
