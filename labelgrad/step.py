@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, cast
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -75,12 +75,11 @@ class Step:
     @property
     def unlabeled(self) -> Batch:
         """The unlabeled batch; asking for one that is not there is an error."""
-        self._unlabeled_as_it_came()
-        return cast("Batch", self._unlabeled)
+        return _needed(self._unlabeled)
 
     def weak_view(self) -> Tensor:
         """The unlabeled inputs, slightly changed anew; unchanged where there are no views."""
-        clean = self._unlabeled_as_it_came().x
+        clean = _needed(self._clean).x
         return clean if self._views is None else self._views.weak(clean)
 
     def strong_view(self) -> Tensor:
@@ -90,12 +89,7 @@ class Step:
                 "this objective needs strongly augmented views of its examples, and there are "
                 "none; give the trainer `views`."
             )
-        return self._views.strong(self._unlabeled_as_it_came().x)
-
-    def _unlabeled_as_it_came(self) -> Batch:
-        if self._clean is None:
-            raise ValueError("this objective needs unlabeled examples, and the step has none.")
-        return self._clean
+        return self._views.strong(_needed(self._clean).x)
 
     @cached_property
     def labeled_outputs(self) -> Tensor:
@@ -147,6 +141,12 @@ class Step:
         state = {place: values[id(old)] for place, old in _places(self.model) if id(old) in values}
         outputs: Tensor = functional_call(self.model, state, (x,), tie_weights=False)
         return outputs
+
+
+def _needed(batch: Batch | None) -> Batch:
+    if batch is None:
+        raise ValueError("this objective needs unlabeled examples, and the step has none.")
+    return batch
 
 
 def _places(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -77,7 +77,7 @@ def test_synthetic_is_resumed_by_the_trial_and_redrawn_without_training(tmp_path
     (tmp_path / "synthetic.png").unlink()
     (tmp_path / "synthetic.svg").unlink()
     said = labelgrad(*command, "--trials", 2)
-    assert "step 30" not in said.stdout
+    assert "step 30 of 30" not in said.stdout
     assert "in paper's std" in said.stdout
     assert (tmp_path / "synthetic.png").exists()
     assert (tmp_path / "synthetic.svg").exists()
