@@ -41,7 +41,7 @@ def learning_speeds(options: Options, console: Console) -> None:
     }
     _finish(LearningSpeeds, jobs, results, options, console)
     console.print(_speeds_table(results.lines))
-    _print_propositions(console, problems=5 if options.scale == "paper" else 1)
+    _print_propositions(console, problems=3 if options.scale == "paper" else 1)
     _say_where(console, draw_learning_speeds(results.lines, options.out))
 
 
@@ -105,7 +105,7 @@ RECIPES = {
     "learning-speeds": Recipe(
         learning_speeds,
         "Figure 1 and Propositions 1-3: linear regression, how fast each direction is learned",
-        "under a minute",
+        "about a minute",
     ),
     "synthetic-data": Recipe(synthetic_data, "Figure 2: the shells in the plane", "seconds"),
     "synthetic": Recipe(
