@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from labelgrad.cli.comparison import differences_table, summary_table
-from labelgrad.cli.progress import progress
-from labelgrad.cli.workers import Work, finish_all
+from labelgrad.cli.trials import add_missing
 from labelgrad.experiments.results import Line, Results
 
 
@@ -39,7 +38,7 @@ def learning_speeds(options: Options, console: Console) -> None:
         for method in METHODS
         if not results.has(method=method, step=steps)
     }
-    _finish(LearningSpeeds, jobs, results, options, console)
+    add_missing(LearningSpeeds, jobs, results, workers=options.workers, command=options.command)
     console.print(_speeds_table(results.lines))
     _print_propositions(console, problems=3 if options.scale == "paper" else 1)
     _say_where(console, draw_learning_speeds(results.lines, options.out))
@@ -84,7 +83,7 @@ def synthetic(options: Options, console: Console) -> None:
         for method in methods
         if not results.has(method=method, seed=seed, step=last)
     }
-    _finish(SyntheticTrial, jobs, results, options, console)
+    add_missing(SyntheticTrial, jobs, results, workers=options.workers, command=options.command)
     lines = [line for line in results.lines if line["seed"] < options.trials]
     console.print(differences_table(lines))
     console.print(summary_table(lines))
@@ -140,25 +139,6 @@ def print_recipes() -> None:
     for name, recipe in RECIPES.items():
         table.add_row(name, recipe.what, recipe.cost, "no data, no GPU")
     Console().print(table)
-
-
-def _finish(
-    make: Callable[..., Work],
-    jobs: dict[str, dict[str, object]],
-    results: Results,
-    options: Options,
-    console: Console,
-) -> None:
-    if not jobs:
-        return
-    results.begin(options.command)
-    finish_all(
-        make,
-        jobs,
-        workers=options.workers,
-        progress=progress(console),
-        when_done=lambda _, history: results.add(history),
-    )
 
 
 def _check_methods(given: tuple[str, ...], known: tuple[str, ...]) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.progress import progress
-from labelgrad.cli.workers import finish_all
+from labelgrad.cli.trials import add_missing
 from labelgrad.experiments.results import Line, Results
 from labelgrad.experiments.synthetic import SIZES, Settings
 from labelgrad.experiments.tuning import (
@@ -82,16 +81,7 @@ def _finish(
         for trial, (stage, moved, settings, seed) in enumerate(plan)
         if not results.has(stage=stage, settings=asdict(settings), seed=seed)
     }
-    if not jobs:
-        return
-    results.begin(options.command)
-    finish_all(
-        TuningTrial,
-        jobs,
-        workers=options.workers,
-        progress=progress(Console()),
-        when_done=lambda _, history: results.add(history),
-    )
+    add_missing(TuningTrial, jobs, results, workers=options.workers, command=options.command)
 
 
 def best_of_search(lines: list[Line], key: str) -> Settings:
