@@ -6,7 +6,7 @@ with LGA's smaller weight where LGA hands over what the labels say.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -23,7 +23,7 @@ from labelgrad.objectives.pseudo_label import PseudoLabel
 from labelgrad.objectives.softmatch import SoftMatch
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.objectives.vat import VAT
-from labelgrad.schedules import SmoothRamp
+from labelgrad.schedules import Ramp, SmoothRamp
 
 LABELED_WEIGHT = 0.1  # T, where LGA is one of the terms
 
@@ -44,34 +44,71 @@ class Problem:
 
 @dataclass(frozen=True)
 class Method:
-    """A term by name, what it costs beside the labeled gradient, and how it is built."""
+    """A term by name, what it costs beside the labeled gradient, and how it is built.
+
+    `build` takes the problem and, by name, the settings that can be changed; they have defaults.
+    """
 
     paper: str
     passes: int  # forward passes of the unlabeled batch; a gradient is three
-    build: Callable[[Problem], Objective]
+    build: Callable[..., Objective]
     strong_views: bool = False
 
 
-def _lga(problem: Problem) -> Objective:
+def _lga(problem: Problem, speed: float = 1.0) -> Objective:
+    """`speed` is how fast the labels learn, in units of the rule in `alignment.rate`."""
     size = problem.rows, problem.classes
-    return LGA(*size, label_rate=label_schedule(*size, problem.batch_size, problem.steps))
+    rate = label_schedule(*size, problem.batch_size, problem.steps)
+    return LGA(*size, label_rate=Ramp(rate.steps, speed * rate.top))
+
+
+def _vat(problem: Problem, weight: float = 0.3, eps: float = 6.0) -> Objective:
+    return problem.rise(weight) * VAT(eps=eps)
+
+
+def _entmin(problem: Problem, weight: float = 0.1) -> Objective:
+    return weight * EntMin()
+
+
+def _pi_model(problem: Problem, weight: float = 20.0) -> Objective:
+    return problem.rise(weight) * PiModel()
+
+
+def _mean_teacher(problem: Problem, weight: float = 8.0, decay: float = 0.95) -> Objective:
+    return problem.rise(weight) * MeanTeacher(decay=decay)
+
+
+def _pseudo_label(problem: Problem, weight: float = 1.0, threshold: float = 0.95) -> Objective:
+    return problem.rise(weight) * PseudoLabel(threshold=threshold)
+
+
+def _fixmatch(problem: Problem, weight: float = 1.0, threshold: float = 0.95) -> Objective:
+    return weight * FixMatch(threshold)
+
+
+def _flexmatch(problem: Problem, weight: float = 1.0) -> Objective:
+    return weight * FlexMatch(problem.rows, problem.classes)
+
+
+def _freematch(problem: Problem, weight: float = 1.0) -> Objective:
+    return weight * FreeMatch(problem.classes)
+
+
+def _softmatch(problem: Problem, weight: float = 1.0) -> Objective:
+    return weight * SoftMatch(problem.classes)
 
 
 METHODS = {
     "lga": Method("Jackson & Schulman, 2019", 6, _lga),
-    "vat": Method("Miyato et al., 2018", 7, lambda p: p.rise(0.3) * VAT(eps=6.0)),
-    "entmin": Method("Grandvalet & Bengio, 2005", 3, lambda p: 0.1 * EntMin()),
-    "pi-model": Method("Laine & Aila, 2017", 4, lambda p: p.rise(20.0) * PiModel()),
-    "mean-teacher": Method(
-        "Tarvainen & Valpola, 2017", 4, lambda p: p.rise(8.0) * MeanTeacher(decay=0.95)
-    ),
-    "pseudo-label": Method("Lee, 2013", 3, lambda p: p.rise(1.0) * PseudoLabel(threshold=0.95)),
-    "fixmatch": Method("Sohn et al., 2020", 4, lambda p: FixMatch(), strong_views=True),
-    "flexmatch": Method(
-        "Zhang et al., 2021", 4, lambda p: FlexMatch(p.rows, p.classes), strong_views=True
-    ),
-    "freematch": Method("Wang et al., 2023", 4, lambda p: FreeMatch(p.classes), strong_views=True),
-    "softmatch": Method("Chen et al., 2023", 4, lambda p: SoftMatch(p.classes), strong_views=True),
+    "vat": Method("Miyato et al., 2018", 7, _vat),
+    "entmin": Method("Grandvalet & Bengio, 2005", 3, _entmin),
+    "pi-model": Method("Laine & Aila, 2017", 4, _pi_model),
+    "mean-teacher": Method("Tarvainen & Valpola, 2017", 4, _mean_teacher),
+    "pseudo-label": Method("Lee, 2013", 3, _pseudo_label),
+    "fixmatch": Method("Sohn et al., 2020", 4, _fixmatch, strong_views=True),
+    "flexmatch": Method("Zhang et al., 2021", 4, _flexmatch, strong_views=True),
+    "freematch": Method("Wang et al., 2023", 4, _freematch, strong_views=True),
+    "softmatch": Method("Chen et al., 2023", 4, _softmatch, strong_views=True),
 }
 
 
@@ -92,17 +129,22 @@ def parts(name: str) -> list[str]:
     return [part for part in found if part != "supervised"]
 
 
-def method(name: str, problem: Problem) -> Objective:
-    """The objective that a name stands for.
+def method(
+    name: str, problem: Problem, settings: Mapping[str, Mapping[str, float]] | None = None
+) -> Objective:
+    """The objective that a name stands for; `settings` replace a term's own, by the term's name.
 
-    >>> method("vat+entmin", Problem(rows=100, classes=10, batch_size=50, steps=1000))
-    Supervised() + SmoothRamp(steps=400.0, top=0.3) * VAT(eps=6.0, xi=0.001, power_iterations=1) \
+    `{"supervised": {"weight": 0.5}}` is the weight of the labeled loss.
+
+    >>> problem = Problem(rows=100, classes=10, batch_size=50, steps=1000)
+    >>> method("vat+entmin", problem, {"vat": {"eps": 2.0}})
+    Supervised() + SmoothRamp(steps=400.0, top=0.3) * VAT(eps=2.0, xi=0.001, power_iterations=1) \
 + 0.1 * EntMin()
     """
-    chosen = parts(name)
-    objective: Objective = Supervised()
-    if "lga" in chosen:
-        objective = LABELED_WEIGHT * Supervised()
+    chosen, own = parts(name), settings or {}
+    usual = LABELED_WEIGHT if "lga" in chosen else 1
+    weight = own.get("supervised", {}).get("weight", usual)
+    objective: Objective = Supervised() if weight == 1 else weight * Supervised()
     for part in chosen:
-        objective = objective + METHODS[part].build(problem)
+        objective = objective + METHODS[part].build(problem, **own.get(part, {}))
     return objective

@@ -279,3 +279,16 @@ def test_a_misspelt_name_suggests_the_nearest():
         method("zzz", PROBLEM)
     with pytest.raises(ValueError, match="each of its terms once"):
         method("vat+vat", PROBLEM)
+
+
+def test_settings_replace_a_terms_own():
+    problem = Problem(rows=100, classes=10, batch_size=50, steps=1000)
+    settings = {"supervised": {"weight": 0.5}, "mean-teacher": {"weight": 3.0, "decay": 0.9}}
+    built = repr(method("mean-teacher", problem, settings))
+    assert built == "0.5 * Supervised() + SmoothRamp(steps=400.0, top=3.0) * MeanTeacher(decay=0.9)"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_setting_of_every_method_has_a_default(name):
+    problem = Problem(rows=100, classes=10, batch_size=50, steps=1000)
+    assert repr(METHODS[name].build(problem)) in repr(method(name, problem))
