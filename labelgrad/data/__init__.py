@@ -1,1 +1,1 @@
-"""Examples on their way to the model, and the data sets that come with the package."""
+"""Examples on their way to the model, and the data sets they come from."""

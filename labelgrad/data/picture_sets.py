@@ -1,0 +1,46 @@
+"""Picture data sets by name: `load("cifar10")` finds or downloads it, checks it and reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from torch import Tensor
+
+from labelgrad.data import cifar10, fashion_mnist
+from labelgrad.data.files import Progress, data_folder
+
+SETS = {"cifar10": cifar10, "fashion-mnist": fashion_mnist}
+
+
+@dataclass(frozen=True)
+class PictureSet:
+    """Pictures and their classes, with the authors' own parts for training and for the test.
+
+    Pictures are uint8 of shape (count, channels, height, width), classes int64.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    train: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+
+
+def load(
+    name: str, folder: str | Path | None = None, progress: Progress | None = None
+) -> PictureSet:
+    """One of the data sets, from the folder; files it lacks are downloaded into it.
+
+    `folder` is as `data_folder` has it. `progress` hears the bytes done and the bytes in all.
+
+    >>> load("cifar-10")
+    Traceback (most recent call last):
+    ValueError: there is no picture set 'cifar-10'; did you mean 'cifar10'?
+    """
+    if name not in SETS:
+        near = get_close_matches(name.lower(), SETS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(SETS)}."
+        raise ValueError(f"there is no picture set {name!r}; {hint}")
+    train, test = SETS[name].read(data_folder(folder), progress)
+    return PictureSet(name, SETS[name].CLASSES, train, test)
