@@ -74,7 +74,9 @@ def _batches(home: Path, progress: Progress | None) -> Iterator[tuple[str, bytes
     """Each batch's name and bytes: from files of their own, or else from the archive."""
     for place in (home, home / INNER):
         if any((place / name).exists() for name in CHECKSUMS):
-            return ((name, contents(place / name, sum_)) for name, sum_ in CHECKSUMS.items())
+            return (
+                (name, contents(place / name, checksum)) for name, checksum in CHECKSUMS.items()
+            )
     fetch([PUBLISHED], home, progress)
     return _unpacked(home / PUBLISHED.name)
 
@@ -85,8 +87,8 @@ def _unpacked(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
         with tarfile.open(path, "r|gz") as archive:  # in one go: seeking back would unpack again
             for member in archive:
-                stream = archive.extractfile(member) if member.name in missing else None
-                if stream is not None:
+                wanted = member.name in missing and member.isfile()
+                if wanted and (stream := archive.extractfile(member)) is not None:
                     name, data = missing.pop(member.name), stream.read(BATCH + 1)
                     check(data, CHECKSUMS[name], f"{name} in {path}")
                     yield name, data

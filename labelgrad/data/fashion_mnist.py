@@ -80,7 +80,11 @@ def read_idx(path: Path, checksum: str | None = None) -> Tensor:
             f"{path} must be an idx file of unsigned bytes, got one that begins {data[:4]!r}."
         )
     start = 4 + 4 * data[3]
-    shape = np.frombuffer(data[4:start][: 4 * data[3]], ">u4").tolist()
+    if len(data) < start:
+        raise ValueError(
+            f"{path} ends before the lengths of its {data[3]} axes; delete it and try again."
+        )
+    shape = np.frombuffer(data[4:start], ">u4").tolist()
     if len(data) != start + math.prod(shape):
         raise ValueError(
             f"{path} must have {start + math.prod(shape):,} bytes for its {shape} numbers, "

@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -23,6 +23,7 @@ Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 TIMEOUT = 30.0  # seconds without a byte
 PIECE = 1 << 18  # bytes between two calls of `progress`
+PARTIAL_CONTENT = 206  # the answer to a range
 ALREADY_WHOLE = 416  # "range not satisfiable": nothing follows what is there
 
 
@@ -57,46 +58,41 @@ def fetch(files: Sequence[RemoteFile], folder: Path, progress: Progress | None =
     its checksum is right; until then it is `name.partial`.
     """
     missing = [file for file in files if not (folder / file.name).exists()]
-    total, done = sum(file.size for file in missing), 0
+    total = sum(file.size for file in missing)
     for index, file in enumerate(missing):
-        before = done
-
-        def report(count: int, before: int = before) -> None:
-            if progress is not None:
-                progress(before + count, total)
-
+        before = sum(earlier.size for earlier in missing[:index])
         partial = folder / f"{file.name}.partial"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _download(file, partial, report)
+            for done in _download(file, partial):
+                if progress is not None:
+                    progress(before + done, total)
         except (OSError, HTTPException) as error:
             raise _not_downloaded(missing[index:], folder, error) from None
         _accept(file, partial)
-        done += file.size
 
 
-def _download(file: RemoteFile, partial: Path, report: Callable[[int], None]) -> None:
-    """Append to the partial file what it lacks."""
+def _download(file: RemoteFile, partial: Path) -> Iterator[int]:
+    """Append to the partial file what it lacks; yield how many bytes it has."""
     start = partial.stat().st_size if partial.exists() else 0
     headers = {"User-Agent": "labelgrad", **({"Range": f"bytes={start}-"} if start else {})}
     try:
         answer = urlopen(Request(file.url, headers=headers), timeout=TIMEOUT)
     except HTTPError as error:
+        error.close()
         if start and error.code == ALREADY_WHOLE:
             return
         raise
     with answer:
-        start = start if answer.status == 206 else 0  # a server that ignores ranges sends it all
-        length = answer.headers.get("Content-Length")
+        start = start if answer.status == PARTIAL_CONTENT else 0  # not every server knows ranges
+        end = start + int(answer.headers.get("Content-Length", 0))
         with partial.open("ab" if start else "wb") as out:
-            report(start)
+            yield start
             while piece := answer.read(PIECE):
                 out.write(piece)
-                report(out.tell())
-            if length is not None and out.tell() < start + int(length):
-                raise ConnectionError(
-                    f"the connection broke after {out.tell():,} of {start + int(length):,} bytes"
-                )
+                yield out.tell()
+            if out.tell() < end:
+                raise ConnectionError(f"the connection broke after {out.tell():,} of {end:,} bytes")
 
 
 def _accept(file: RemoteFile, partial: Path) -> None:
@@ -113,10 +109,11 @@ def _accept(file: RemoteFile, partial: Path) -> None:
 
 
 def _not_downloaded(missing: Sequence[RemoteFile], folder: Path, error: Exception) -> OSError:
-    first, names = missing[0], ", ".join(file.name for file in missing)
+    why = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
+    names = ", ".join(file.name for file in missing)
     urls = ", ".join(file.url for file in missing)
     return OSError(
-        f"{first.name} could not be downloaded ({getattr(error, 'reason', error)}); "
+        f"{missing[0].name} could not be downloaded ({why}); "
         f"try again, or put {names} into {folder} yourself, from {urls}."
     )
 

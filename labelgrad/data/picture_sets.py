@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from torch import Tensor
 
-from labelgrad.data import cifar10, fashion_mnist
+from labelgrad.data import cifar10, fashion_mnist, svhn
 from labelgrad.data.files import Progress, data_folder
 
-SETS = {"cifar10": cifar10, "fashion-mnist": fashion_mnist}
+Examples = tuple[Tensor, Tensor]  # pictures, classes
+Reader = Callable[[Path, Progress | None], tuple[Examples, Examples]]
+
+SETS: dict[str, tuple[tuple[str, ...], Reader]] = {
+    "cifar10": (cifar10.CLASSES, cifar10.read),
+    "svhn": (svhn.CLASSES, svhn.read),
+    "fashion-mnist": (fashion_mnist.CLASSES, fashion_mnist.read),
+}
 
 
 @dataclass(frozen=True)
@@ -23,8 +31,8 @@ class PictureSet:
 
     name: str
     classes: tuple[str, ...]
-    train: tuple[Tensor, Tensor]
-    test: tuple[Tensor, Tensor]
+    train: Examples
+    test: Examples
 
 
 def load(
@@ -42,5 +50,5 @@ def load(
         near = get_close_matches(name.lower(), SETS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(SETS)}."
         raise ValueError(f"there is no picture set {name!r}; {hint}")
-    train, test = SETS[name].read(data_folder(folder), progress)
-    return PictureSet(name, SETS[name].CLASSES, train, test)
+    classes, read = SETS[name]
+    return PictureSet(name, classes, *read(data_folder(folder), progress))
