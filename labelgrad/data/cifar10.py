@@ -27,7 +27,6 @@ CLASSES = (
     "truck",
 )
 PUBLISHED = RemoteFile(
-    "cifar-10-binary.tar.gz",
     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
     "md5:c32a1d4ab5d03f1284b67883e8d87530",
     170_052_171,
@@ -72,13 +71,19 @@ def records(data: bytes, name: str) -> tuple[Tensor, Tensor]:
 
 def _batches(home: Path, progress: Progress | None) -> Iterator[tuple[str, bytes]]:
     """Each batch's name and bytes: from files of their own, or else from the archive."""
-    for place in (home, home / INNER):
-        if any((place / name).exists() for name in CHECKSUMS):
-            return (
-                (name, contents(place / name, checksum)) for name, checksum in CHECKSUMS.items()
-            )
-    fetch([PUBLISHED], home, progress)
+    lacking = {place: _lacking(place) for place in (home, home / INNER)}
+    place = min(lacking, key=lambda place: len(lacking[place]))
+    if not lacking[place]:
+        return ((name, contents(place / name, checksum)) for name, checksum in CHECKSUMS.items())
+    try:
+        fetch([PUBLISHED], home, progress)
+    except OSError as error:
+        raise OSError(f"{place} lacks {', '.join(lacking[place])}, and {error}") from None
     return _unpacked(home / PUBLISHED.name)
+
+
+def _lacking(place: Path) -> list[str]:
+    return [name for name in CHECKSUMS if not (place / name).exists()]
 
 
 def _unpacked(path: Path) -> Iterator[tuple[str, bytes]]:

@@ -26,7 +26,7 @@ CLASSES = (
 )
 HOST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 PUBLISHED = tuple(
-    RemoteFile(f"{name}.gz", f"{HOST}/{name}.gz", f"md5:{digest}", size)
+    RemoteFile(f"{HOST}/{name}.gz", f"md5:{digest}", size)
     for name, digest, size in (
         ("train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
         ("train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe", 29_515),

@@ -31,7 +31,6 @@ ALREADY_WHOLE = 416  # "range not satisfiable": nothing follows what is there
 class RemoteFile:
     """A file as its authors publish it."""
 
-    name: str
     url: str
     checksum: str  # of the file as published: "md5:…" or "sha256:…"
     size: int
@@ -39,6 +38,11 @@ class RemoteFile:
     def __post_init__(self) -> None:
         if not self.url.startswith(("https://", "http://")):
             raise ValueError(f"a file is downloaded by https or http, got {self.url!r}.")
+
+    @property
+    def name(self) -> str:
+        """The last part of its address."""
+        return self.url.rpartition("/")[2]
 
 
 def data_folder(given: str | Path | None = None) -> Path:
@@ -98,7 +102,7 @@ def _download(file: RemoteFile, partial: Path) -> Iterator[int]:
 def _accept(file: RemoteFile, partial: Path) -> None:
     """Give the finished file its name, if it is the file that was published."""
     with partial.open("rb") as data:
-        got = hashlib.file_digest(data, _kind(file.checksum)).hexdigest()
+        got = hashlib.file_digest(data, lambda: _empty_hash(file.checksum)).hexdigest()
     if got != _digest(file.checksum):
         partial.unlink()
         raise OSError(
@@ -110,11 +114,10 @@ def _accept(file: RemoteFile, partial: Path) -> None:
 
 def _not_downloaded(missing: Sequence[RemoteFile], folder: Path, error: Exception) -> OSError:
     why = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
-    names = ", ".join(file.name for file in missing)
-    urls = ", ".join(file.url for file in missing)
+    these = "this file" if len(missing) == 1 else f"these {len(missing)} files"
     return OSError(
-        f"{missing[0].name} could not be downloaded ({why}); "
-        f"try again, or put {names} into {folder} yourself, from {urls}."
+        f"{missing[0].name} could not be downloaded ({why}); try again, or put {these} into "
+        f"{folder} yourself: {', '.join(file.url for file in missing)}."
     )
 
 
@@ -142,16 +145,17 @@ def check(data: bytes, checksum: str, name: str) -> None:
     ValueError: letters.bin must have the checksum md5:900150983cd24fb0d6963f7d28e17f72, \
 got 4911e516e5aa21d327512e0c8b197616 from 3 bytes; delete it and try again.
     """
-    got = hashlib.new(_kind(checksum), data, usedforsecurity=False).hexdigest()
-    if got != _digest(checksum):
+    summed = _empty_hash(checksum)
+    summed.update(data)
+    if (got := summed.hexdigest()) != _digest(checksum):
         raise ValueError(
             f"{name} must have the checksum {checksum}, got {got} from {len(data):,} bytes; "
             "delete it and try again."
         )
 
 
-def _kind(checksum: str) -> str:
-    return checksum.partition(":")[0]
+def _empty_hash(checksum: str) -> hashlib._Hash:
+    return hashlib.new(checksum.partition(":")[0], usedforsecurity=False)
 
 
 def _digest(checksum: str) -> str:

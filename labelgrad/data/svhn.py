@@ -15,18 +15,8 @@ from labelgrad.data.files import Progress, RemoteFile, contents, fetch
 FOLDER = "svhn"
 CLASSES = tuple("0123456789")
 HOST = "http://ufldl.stanford.edu/housenumbers"
-TRAIN = RemoteFile(
-    "train_32x32.mat",
-    f"{HOST}/train_32x32.mat",
-    "md5:e26dedcc434d2e4c54c9b2d4a06d8373",
-    182_040_794,
-)
-TEST = RemoteFile(
-    "test_32x32.mat",
-    f"{HOST}/test_32x32.mat",
-    "md5:eb5a983be6a315427106f1b164d9cef3",
-    64_275_384,
-)
+TRAIN = RemoteFile(f"{HOST}/train_32x32.mat", "md5:e26dedcc434d2e4c54c9b2d4a06d8373", 182_040_794)
+TEST = RemoteFile(f"{HOST}/test_32x32.mat", "md5:eb5a983be6a315427106f1b164d9cef3", 64_275_384)
 HDF5 = b"\x89HDF\r\n"  # how MATLAB's files begin since 7.3, after a header of half a kilobyte
 
 
