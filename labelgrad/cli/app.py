@@ -12,7 +12,6 @@ import typer
 
 import labelgrad
 
-SCALES = ["paper", "tiny"]
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 
 app = typer.Typer(
@@ -58,10 +57,26 @@ def demo(
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Which experiment; --list has them.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="What there is, and its cost.")] = False,
-    trials: Annotated[int | None, typer.Option(min=1, help="Trials; else as the paper.")] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option("--trials", "--seeds", min=1, help="Trials; else as the paper."),
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
-    scale: Annotated[str, typer.Option(help="Size: paper, or tiny to try it out.")] = "paper",
+    scale: Annotated[
+        str | None, typer.Option(help="Size: paper, laptop, or tiny to try it out.")
+    ] = None,
     methods: Annotated[str, typer.Option(help="Which methods, by commas; else all.")] = "",
+    labels: Annotated[str, typer.Option(help="Label counts, by commas; else all.")] = "",
+    imbalance: Annotated[
+        float, typer.Option(min=1, help="Largest labeled class over the smallest.")
+    ] = 1.0,
+    foreign: Annotated[
+        float | None, typer.Option(help="Part of the unlabeled that is of unknown classes.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder; runs/NAME if not given.")] = None,
 ) -> None:
     """Run an experiment of the paper and lay the results beside the paper's own.
@@ -75,7 +90,6 @@ def reproduce(
         print_recipes()
         return
     _check_choice("NAME", name or "nothing", list(RECIPES))
-    _check_choice("--scale", scale, SCALES)
     run_recipe(
         name or "",
         trials=trials,
@@ -83,31 +97,65 @@ def reproduce(
         scale=scale,
         out=out,
         command=_command(),
-        methods=tuple(part.strip() for part in methods.split(",") if part.strip()),
+        methods=_listed(methods),
+        labels=_counts(labels),
+        imbalance=imbalance,
+        foreign=foreign,
+        data=data,
+        device=device,
     )
 
 
-@app.command(epilog="Example: labelgrad tune synthetic --trials 32 --workers 2")
+@app.command(epilog="Example: labelgrad tune fashion-mnist --methods lga,vat --trials 6")
 def tune(
-    experiment: Annotated[str, typer.Argument(help="What to tune: synthetic.")],
-    trials: Annotated[int, typer.Option(min=1, help="Trials over the whole space.")] = 32,
+    experiment: Annotated[str, typer.Argument(help="What to tune: synthetic, or a picture set.")],
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Trials: of the space, or of each method.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
-    scale: Annotated[str, typer.Option(help="Size: paper or tiny.")] = "paper",
+    scale: Annotated[str | None, typer.Option(help="Size: paper, laptop or tiny.")] = None,
+    methods: Annotated[str, typer.Option(help="Which methods, by commas; else all.")] = "",
+    labels: Annotated[int, typer.Option(help="Label count at which to tune.")] = 1000,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; runs/tune-NAME if not given.")] = None,
 ) -> None:
-    """Look for settings the paper does not state, by distance from its curves.
+    """Look for settings: on the shells by distance from the paper's curves, on pictures by Optuna.
 
     Killed or stopped, the same command goes on where it was; finished trials are not run again.
     """
-    from labelgrad.cli.tune import tune_synthetic
+    from labelgrad.data.picture_sets import SETS
 
-    _check_choice("EXPERIMENT", experiment, ["synthetic"])
-    _check_choice("--scale", scale, SCALES)
+    _check_choice("EXPERIMENT", experiment, ["synthetic", *SETS])
     folder = out or Path("runs") / f"tune-{experiment}"
-    tune_synthetic(
-        trials=trials, seed=seed, workers=workers, scale=scale, out=folder, command=_command()
+    if experiment == "synthetic":
+        from labelgrad.cli.tune import tune_synthetic
+
+        tune_synthetic(
+            trials=trials or 32,
+            seed=seed,
+            workers=workers,
+            scale=scale or "paper",
+            out=folder,
+            command=_command(),
+        )
+        return
+    from labelgrad.cli.options import Options
+    from labelgrad.cli.tune_pictures import tune_pictures
+
+    options = Options(
+        trials or 6,
+        workers,
+        scale or "laptop",
+        folder,
+        _command(),
+        methods=_listed(methods),
+        labels=(labels,),
+        data=data,
     )
+    tune_pictures(experiment, options, seed=seed)
 
 
 @app.command(epilog="Example: labelgrad methods")
@@ -121,6 +169,17 @@ def methods() -> None:
 def _check_choice(name: str, given: str, choices: list[str]) -> None:
     if given not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {given!r}.")
+
+
+def _listed(given: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
+def _counts(given: str) -> tuple[int, ...]:
+    counts = _listed(given)
+    if not all(count.isdigit() for count in counts):
+        raise ValueError(f"--labels must be whole numbers with commas between, got {given!r}.")
+    return tuple(int(count) for count in counts)
 
 
 def _command() -> str:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as RichProgress
 
 FEW = 12  # pieces of work that can each have a line of their own
@@ -35,6 +44,18 @@ class Progress(Protocol):
 def progress(console: Console, *, every: float = 10.0) -> Progress:
     """Bars where the console is a terminal, else a line every so many seconds."""
     return Bars(console) if console.is_terminal else Lines(console, every)
+
+
+@contextmanager
+def downloading(console: Console) -> Iterator[Callable[[int, int], None]]:
+    """A bar for bytes, on a terminal, once there are some."""
+    if not console.is_terminal:
+        yield lambda done, total: None
+        return
+    columns = (TextColumn("downloading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with RichProgress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None, visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
 
 
 class Speed:

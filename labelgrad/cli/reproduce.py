@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 
 from labelgrad.cli.comparison import differences_table, summary_table
+from labelgrad.cli.options import Options
+from labelgrad.cli.pictures import run_pictures, run_table_1
 from labelgrad.cli.trials import add_missing
 from labelgrad.experiments.results import Line, Results
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command was asked for."""
-
-    trials: int
-    workers: int
-    scale: str
-    out: Path
-    command: str
-    methods: tuple[str, ...] = ()  # all of them if none is named
 
 
 def learning_speeds(options: Options, console: Console) -> None:
@@ -98,8 +90,14 @@ class Recipe:
     what: str
     cost: str
     trials: int = 1
+    scales: tuple[str, ...] = ("paper", "tiny")  # the first one is the usual one
+    labels: tuple[int, ...] = ()
+    needs: str = "no data, no GPU"
 
 
+COUNTS = (250, 500, 1000, 2000, 4000, 8000)
+PICTURE_SCALES = ("laptop", "paper", "tiny")
+PAPER_COST = "--scale paper: about a GPU-day a trial"
 RECIPES = {
     "learning-speeds": Recipe(
         learning_speeds,
@@ -113,31 +111,72 @@ RECIPES = {
         "5 minutes of one core a trial, an hour on two cores for 25; 0.5 GB a worker",
         25,
     ),
+    "cifar10": Recipe(
+        partial(run_pictures, "cifar10"),
+        "Figure 5: CIFAR-10, error and loss by the number of labels, thirteen methods",
+        f"--scale laptop: 2 to 10 minutes of one core a trial; {PAPER_COST}",
+        5,
+        PICTURE_SCALES,
+        COUNTS,
+        "the data, 170 MB; for --scale paper a GPU",
+    ),
+    "svhn": Recipe(
+        partial(run_pictures, "svhn"),
+        "Figure 6: SVHN, the same",
+        "as cifar10",
+        5,
+        PICTURE_SCALES,
+        COUNTS,
+        "the data, 250 MB; for --scale paper a GPU",
+    ),
+    "fashion-mnist": Recipe(
+        partial(run_pictures, "fashion-mnist"),
+        "Figure 7: Fashion-MNIST, the same",
+        "as cifar10, a little less",
+        5,
+        PICTURE_SCALES,
+        COUNTS,
+        "the data, 30 MB; for --scale paper a GPU",
+    ),
+    "table-1": Recipe(
+        run_table_1,
+        "Table 1: CIFAR-10 with 4,000 labels and SVHN with 1,000, the paper's eight methods",
+        "as cifar10, 16 trials a seed",
+        5,
+        PICTURE_SCALES,
+        needs="the data of both",
+    ),
+    "digits": Recipe(
+        partial(run_pictures, "digits"),
+        "not in the paper: the same on scikit-learn's digits, to try it without a download",
+        "a minute of one core a trial",
+        1,
+        PICTURE_SCALES,
+        (50,),
+    ),
 }
 
 
 def run_recipe(
-    name: str,
-    *,
-    trials: int | None,
-    workers: int,
-    scale: str,
-    out: Path | None,
-    command: str,
-    methods: tuple[str, ...] = (),
+    name: str, *, scale: str | None, out: Path | None, trials: int | None, **given: Any
 ) -> None:
-    """Run what is not there yet, then print and draw all of it."""
+    """Run what is not there yet, then print and draw all of it; `given` are other options."""
     recipe = RECIPES[name]
-    folder = out or Path("runs") / name
+    size = scale or recipe.scales[0]
+    if size not in recipe.scales:
+        raise ValueError(f"--scale must be one of {', '.join(recipe.scales)}, got {size!r}.")
+    labels = given.pop("labels") or recipe.labels
     wanted = recipe.trials if trials is None else trials
-    recipe.run(Options(wanted, workers, scale, folder, command, methods), Console())
+    folder = out or Path("runs") / name
+    options = Options(wanted, scale=size, out=folder, labels=labels, **given)
+    recipe.run(options, Console())
 
 
 def print_recipes() -> None:
     """What there is, what it costs and what it needs."""
     table = Table(Column("name", no_wrap=True), "what", "cost", "needs")
     for name, recipe in RECIPES.items():
-        table.add_row(name, recipe.what, recipe.cost, "no data, no GPU")
+        table.add_row(name, recipe.what, recipe.cost, recipe.needs)
     Console().print(table)
 
 

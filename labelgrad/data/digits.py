@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 TEST_ROWS = 350
+CLASSES = tuple("0123456789")
+TRAINING_PICTURES = 1500  # of the picture set; what follows, partly by other hands, is its test
 
 
 @dataclass(frozen=True)
@@ -39,3 +42,21 @@ def digits(*, labels: int = 50, seed: int = 0) -> Split:
     inputs, classes = torch.tensor(x / 16, dtype=torch.float32), torch.tensor(y)
     labeled, unlabeled, held_out = ((inputs[i], classes[i]) for i in (chosen, others, test))
     return Split(labeled, unlabeled, held_out)
+
+
+def read(
+    folder: Path, progress: object = None
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """The digits as a picture set: training and test part. They need no folder.
+
+    >>> (x, y), test = read(Path())
+    >>> x.shape, x.dtype
+    (torch.Size([1500, 1, 8, 8]), torch.uint8)
+    """
+    from sklearn.datasets import load_digits
+
+    pictures, y = load_digits(return_X_y=True)
+    x = torch.tensor(pictures * 255 / 16).round().to(torch.uint8).view(-1, 1, 8, 8)
+    classes = torch.tensor(y)
+    cut = TRAINING_PICTURES
+    return (x[:cut], classes[:cut]), (x[cut:], classes[cut:])

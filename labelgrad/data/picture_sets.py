@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from labelgrad.data import cifar10, fashion_mnist, svhn
+from labelgrad.data import cifar10, digits, fashion_mnist, svhn
 from labelgrad.data.files import Progress, data_folder
 
 Examples = tuple[Tensor, Tensor]  # pictures, classes
@@ -19,6 +19,7 @@ SETS: dict[str, tuple[tuple[str, ...], Reader]] = {
     "cifar10": (cifar10.CLASSES, cifar10.read),
     "svhn": (svhn.CLASSES, svhn.read),
     "fashion-mnist": (fashion_mnist.CLASSES, fashion_mnist.read),
+    "digits": (digits.CLASSES, digits.read),
 }
 
 

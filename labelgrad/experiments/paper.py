@@ -35,6 +35,25 @@ def paper_curve(figure: str, method: str) -> Curve:
     return Curve(**_numbers()["figures"][figure][method])
 
 
+def paper_curves(figure: str) -> dict[str, Curve]:
+    """All curves of one figure by method; none, if the paper has no such figure.
+
+    >>> sorted(paper_curves("svhn_loss")), paper_curves("digits_loss")
+    (['lga', 'supervised', 'vat'], {})
+    """
+    return {name: Curve(**c) for name, c in _numbers()["figures"].get(figure, {}).items()}
+
+
+def table_1(data: str, labels: int) -> dict[str, tuple[float, float]]:
+    """Means and deviations of Table 1's test errors, in percent, by method.
+
+    >>> table_1("cifar10", 4000)["lga"]
+    (12.91, 0.15)
+    """
+    column = _numbers()["table_1"][f"{data}_{labels}"]
+    return {name.replace("_", "-"): (mean, std) for name, (mean, std) in column.items()}
+
+
 @cache
 def _numbers() -> dict[str, Any]:
     text = files("labelgrad.experiments").joinpath("paper.json").read_text()

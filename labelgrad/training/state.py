@@ -49,3 +49,8 @@ def unpack_optimizer(
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": info["groups"]})
+    for parameter, values in optimizer.state.items():
+        for name, value in values.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                # A fused optimizer takes for granted that state and parameter lie alike in memory.
+                values[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)

@@ -1,0 +1,126 @@
+"""Settings for the picture experiments, by a search that gives every method the same budget.
+
+Each method has a learning rate and at most one setting of its own for each of its terms. The first
+trial has the usual values; the others are Optuna's. Trials are scored by validation error, on a
+split that no experiment reports, and never see a test picture. One trial of each method is under
+way at a time, and its settings follow from the trials before it, so that a search with the same
+seed gives the same settings, on however many cores, killed or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from labelgrad.data.stream import mixed_seed
+from labelgrad.experiments.pictures import PictureTrial, Task
+from labelgrad.experiments.results import Line
+from labelgrad.experiments.settings import Choice
+from labelgrad.methods import parts
+from labelgrad.training.errors import TrainingDivergedError
+
+SEED = 1000  # of the split
+LEARNING_RATE = (3e-4, 1e-2)
+OWN = {  # each term's main setting, its usual value, and where it is looked for
+    "lga": ("speed", 1.0, (0.3, 3.0)),
+    "vat": ("eps", 2.0, (0.5, 8.0)),
+    "entmin": ("weight", 0.1, (0.03, 1.0)),
+    "pi-model": ("weight", 20.0, (1.0, 50.0)),
+    "mean-teacher": ("weight", 8.0, (1.0, 50.0)),
+    "pseudo-label": ("weight", 1.0, (0.1, 3.0)),
+    "fixmatch": ("weight", 1.0, (0.3, 3.0)),
+    "flexmatch": ("weight", 1.0, (0.3, 3.0)),
+    "freematch": ("weight", 1.0, (0.3, 3.0)),
+    "softmatch": ("weight", 1.0, (0.3, 3.0)),
+}
+
+
+class Search:
+    """One method's trials, kept by Optuna in a SQLite file that survives the process.
+
+    A trial that was under way when its process died, and has no line in `finished`, is given up and
+    asked for again.
+    """
+
+    def __init__(
+        self, path: Path, data: str, method: str, *, seed: int = 0, finished: Sequence[Line] = ()
+    ):
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.method, self.seed = method, seed
+        self.study = optuna.create_study(
+            storage=f"sqlite:///{path}",
+            study_name=f"{data}, {method}",
+            direction="minimize",
+            load_if_exists=True,
+        )
+        if not self.study.trials:
+            own = {f"{part}.{OWN[part][0]}": OWN[part][1] for part in parts(method)}
+            self.study.enqueue_trial({"learning_rate": 1e-3, **own})
+        self._catch_up({line["number"]: line for line in finished if line["method"] == method})
+
+    @property
+    def done(self) -> int:
+        """How many trials are finished."""
+        return sum(trial.state.name == "COMPLETE" for trial in self.study.trials)
+
+    def ask(self) -> tuple[int, Choice]:
+        """The number and the settings of the next trial."""
+        import optuna
+
+        seed = mixed_seed(self.seed, self.done) % 2**32
+        self.study.sampler = optuna.samplers.TPESampler(seed=seed)
+        trial = self.study.ask()
+        rate = _suggest(trial, "learning_rate", LEARNING_RATE)
+        terms = {part: {OWN[part][0]: self._own(trial, part)} for part in parts(self.method)}
+        return trial.number, Choice(rate, terms)
+
+    def tell(self, number: int, value: float) -> None:
+        """Trial `number` has this validation error."""
+        self.study.tell(number, value)
+
+    def _own(self, trial: Any, part: str) -> float:
+        name, _, where = OWN[part]
+        return _suggest(trial, f"{part}.{name}", where)
+
+    def _catch_up(self, finished: dict[int, Line]) -> None:
+        import optuna
+
+        for trial in self.study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+            if trial.number in finished:
+                self.tell(trial.number, finished[trial.number]["validation_error"])
+            else:
+                self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+                self.study.enqueue_trial(trial.params)
+
+
+def _suggest(trial: Any, name: str, where: tuple[float, float]) -> float:
+    return float(f"{trial.suggest_float(name, *where, log=True):.3g}")
+
+
+class PictureTuningTrial:
+    """One trial of the search: its history is a single line, without any test picture in it."""
+
+    def __init__(self, *, task: Task, number: int, settings: Choice, scale: str, **where: Any):
+        self._inner = PictureTrial(task, scale=scale, settings=settings, with_test=False, **where)
+        self.steps = self._inner.steps
+        self._head = {"number": number, "settings": asdict(settings)}
+        self._diverged = False
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        try:
+            yield from self._inner
+        except TrainingDivergedError:
+            self._diverged = True
+
+    @property
+    def history(self) -> list[Line]:
+        """The one line of this trial; one that diverged is wrong everywhere."""
+        if self._diverged:
+            lost = {"step": 0, "validation_error": 1.0}
+            return [{**vars(self._inner.task), **self._head, **lost, "diverged": True}]
+        return [{**line, **self._head} for line in self._inner.history]

@@ -1,0 +1,203 @@
+"""The picture experiments: what a trial does and keeps, the search, and the commands."""
+
+import json
+import math
+import signal
+import subprocess
+import time
+
+import pytest
+import torch
+
+from labelgrad.data.picture_sets import load
+from labelgrad.experiments import pictures
+from labelgrad.experiments.picture_results import paper_score, score
+from labelgrad.experiments.picture_tuning import OWN, PictureTuningTrial, Search
+from labelgrad.experiments.pictures import SIZES, PictureTrial, Task
+from labelgrad.experiments.settings import PUBLISHED, Choice, choice
+from labelgrad.methods import METHODS
+from tests.test_cli import COMMAND, labelgrad
+from tests.test_reproduce import lines
+
+
+def finished(task, **options):
+    trial = PictureTrial(task, scale="tiny", **options)
+    list(trial)
+    (line,) = trial.history
+    return line
+
+
+def test_a_line_has_what_the_tables_need():
+    line = finished(Task("digits", "lga", labels=50, seed=0))
+    for name in ("experiment", "data", "method", "labels", "seed", "test_error", "test_loss"):
+        assert name in line
+    for name in ("validation_error", "step", "last_test_error", "imputed_accuracy", "split"):
+        assert name in line
+
+
+def test_reported_is_the_step_of_the_best_validation_error():
+    line = finished(Task("digits", "supervised", labels=50, seed=1))
+    curve = line["curve"]
+    best = min(range(2), key=lambda i: (curve["validation_error"][i], curve["validation_loss"][i]))
+    assert line["step"] == curve["step"][best]
+    assert line["test_error"] == curve["test_error"][best]
+    assert line["last_test_error"] == curve["test_error"][-1]
+
+
+def test_methods_of_a_seed_start_from_the_same_network_and_split():
+    runs = [
+        PictureTrial(Task("digits", name, labels=50, seed=2), scale="tiny").run.trainer
+        for name in ("supervised", "lga+fixmatch")
+    ]
+    for ours, theirs in zip(*(run.model.parameters() for run in runs), strict=True):
+        assert torch.equal(ours, theirs)
+    assert torch.equal(runs[0].labeled.x, runs[1].labeled.x)
+    assert torch.equal(runs[0].unlabeled.x, runs[1].unlabeled.x)
+
+
+def test_no_test_picture_is_trained_on_or_validated_with():
+    run = PictureTrial(Task("digits", "lga", labels=50, seed=0), scale="laptop").run
+    test = {picture.numpy().tobytes() for picture in run.examples["test"][0]}
+    for x in (run.trainer.labeled.x, run.trainer.unlabeled.x, run.examples["validation"][0]):
+        assert not test & {picture.numpy().tobytes() for picture in x}
+    assert len(test) == 297
+
+
+def test_foreign_classes_are_unlabeled_only_and_the_known_are_counted_anew():
+    run = PictureTrial(Task("digits", "lga", labels=60, seed=0, foreign=0.5), scale="tiny").run
+    assert set(run.trainer.labeled.y.tolist()) == set(range(6))
+    assert set(run.examples["test"][1].tolist()) <= set(range(6))
+    assert (run.truth == -1).sum() == len(run.truth) / 2
+
+
+def test_a_trial_goes_on_where_it_was_and_leaves_nothing_behind(tmp_path):
+    task, whole = Task("digits", "lga", labels=50, seed=0), None
+    whole = finished(task)
+    begun = iter(PictureTrial(task, scale="tiny", unfinished=tmp_path / "trial"))
+    for _ in range(3):
+        next(begun)
+    resumed = PictureTrial(task, scale="tiny", unfinished=tmp_path / "trial")
+    assert len(list(resumed)) == 2  # from the checkpoint of step 2
+    (line,) = resumed.history
+    assert line | {"seconds": 0} == whole | {"seconds": 0}
+    assert not (tmp_path / "trial").exists()
+
+
+def test_a_search_is_the_same_killed_or_not(tmp_path):
+    def three(path, killed):
+        search, found = Search(path, "digits", "lga", seed=1), []
+        for value in (0.5, 0.3, 0.4):
+            if killed:
+                search.ask()  # its process dies
+                search = Search(path, "digits", "lga", seed=1)
+            number, settings = search.ask()
+            search.tell(number, value)
+            found.append(settings)
+        return found, search.done
+
+    calm, killed = (three(tmp_path / f"{k}.sqlite", k) for k in (False, True))
+    assert calm == killed
+    assert calm[1] == 3
+    assert calm[0][0] == Choice(1e-3, {"lga": {"speed": 1.0}})
+    assert len({settings.learning_rate for settings in calm[0]}) == 3
+
+
+def test_a_finished_trial_that_was_not_told_of_is_not_run_again(tmp_path):
+    search = Search(tmp_path / "a.sqlite", "digits", "vat")
+    number, _ = search.ask()
+    line = {"method": "vat", "number": number, "validation_error": 0.25}
+    assert Search(tmp_path / "a.sqlite", "digits", "vat", finished=[line]).done == 1
+
+
+def test_tuning_never_looks_at_the_test_set_and_survives_divergence():
+    task = Task("digits", "supervised", labels=50, seed=1000)
+    calm = PictureTuningTrial(task=task, number=0, settings=Choice(1e-3), scale="tiny")
+    list(calm)
+    assert not [name for name in calm.history[0] if "test" in name]
+    wild = PictureTuningTrial(task=task, number=1, settings=Choice(1e30), scale="tiny")
+    list(wild)
+    assert wild.history[0]["validation_error"] == 1.0
+    assert wild.history[0]["diverged"]
+
+
+def test_every_method_can_be_tuned():
+    assert OWN.keys() == METHODS.keys()
+
+
+def test_a_sum_has_the_settings_of_its_terms():
+    assert choice("vat+entmin", "cifar10", "paper") == Choice(3e-3, PUBLISHED["vat"].terms)
+    assert choice("lga+vat", "cifar10", "paper") == Choice(1e-3, {})
+
+
+def test_scores_are_over_seeds_and_the_papers_are_parts_of_one():
+    found = [
+        {"method": "lga", "labels": 250, "seed": seed, "test_error": value}
+        for seed, value in enumerate((0.2, 0.4))
+    ]
+    ours = score(found, "test_error", method="lga", labels=250)
+    assert ours.mean == pytest.approx(0.3)
+    assert ours.std == pytest.approx(math.sqrt(0.02))
+    assert score(found, "test_error", method="lga", labels=500) is None
+    paper = paper_score("cifar10", "error", method="pi-model", labels=4000)
+    assert paper[0] == pytest.approx(0.15804)
+
+
+@pytest.mark.slow
+def test_the_command_trains_draws_and_does_not_train_again(tmp_path):
+    arguments = ["reproduce", "digits", "--scale", "tiny", "--seeds", "2", "--out", tmp_path]
+    arguments += ["--methods", "supervised,lga+fixmatch"]
+    said = labelgrad(*arguments)
+    assert said.returncode == 0, said.stderr
+    assert "lga+fixmatch" in said.stdout
+    assert "4 steps" in said.stdout
+    assert len(lines(tmp_path)) == 4
+    assert (tmp_path / "digits-methods.png").stat().st_size > 10_000
+    assert not (tmp_path / "unfinished").exists()
+    before = (tmp_path / "results.jsonl").read_bytes()
+    again = labelgrad(*arguments)
+    assert again.returncode == 0
+    assert (tmp_path / "results.jsonl").read_bytes() == before
+    assert len(lines(tmp_path, "commands.jsonl")) == 1
+
+
+@pytest.mark.slow
+def test_a_killed_search_goes_on(tmp_path):
+    arguments = [*COMMAND, "tune", "digits", "--scale", "tiny", "--labels", "50", "--trials", "2"]
+    arguments += ["--methods", "supervised,lga", "--out", str(tmp_path)]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        time.sleep(0.1)
+        if (tmp_path / "results.jsonl").exists() or process.poll() is not None:
+            break
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    said = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    found = lines(tmp_path)
+    assert sorted(line["method"] for line in found) == ["lga", "lga", "supervised", "supervised"]
+    assert "The best of 2 trials" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "digits", "--labels", "many"], "--labels must be whole numbers"),
+        (["reproduce", "digits", "--methods", "lag"], "there is no method 'lag'; did you mean"),
+        (["reproduce", "digits", "--scale", "huge"], "--scale must be one of laptop, paper, tiny"),
+        (["reproduce", "cifar-10"], "NAME must be one of"),
+        (["tune", "svnh"], "EXPERIMENT must be one of"),
+    ],
+)
+def test_a_wrong_word_is_one_line(arguments, message, tmp_path):
+    said = labelgrad(*arguments, cwd=tmp_path)
+    assert said.returncode == 1
+    assert message in said.stderr
+    assert len(said.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_recipes_have_their_data_views_and_validation():
+    for size in SIZES.values():
+        assert set(pictures.VIEWS) == set(size.validation)
+    assert load("digits").train[0].dtype == torch.uint8
+    assert json.dumps(vars(Task("digits", "lga", 50, 0)))
