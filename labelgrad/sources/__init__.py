@@ -1,0 +1,1 @@
+"""A person's files on their way to tensors: a folder of pictures, a table, or arrays."""
