@@ -1,6 +1,7 @@
 """Pictures of every sort come out upright, square and alike; damaged ones are named."""
 
 import json
+import logging
 import os
 import struct
 import zlib
@@ -354,8 +355,27 @@ def test_loose_and_hidden_pictures(pets):
 def test_a_name_that_is_no_text_can_be_printed(pets):
     os.rename(os.fsencode(pets / "cat" / "0.png"), os.fsencode(pets / "cat") + b"/\xff.png")
     source = read(pets)
-    assert "cat/\ufffd.png" in source.names
+    assert r"cat/\xff.png" in source.names
     json.dumps(source.names).encode()
+
+
+def test_names_of_subfolders_are_texts_even_if_numbers(tmp_path):
+    for name in ("01", "1", "none"):
+        save(tmp_path / name / "a.png")
+    source = read(tmp_path)
+    assert source.classes == ("01", "1", "none")
+    assert source.y.tolist() == [0, 1, 2]
+
+
+def test_nothing_is_printed_about_a_damaged_file(pets, capfd, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as where nobody asked for a log
+    save(pets / "cat" / "a.tif")
+    whole = (pets / "cat" / "a.tif").read_bytes()
+    samples = whole.index(struct.pack("<HHI", 277, 3, 1))  # the tag of how many a pixel has
+    tag = struct.pack("<HHIHH", 277, 3, 1, 65283, 0)
+    (pets / "cat" / "a.tif").write_bytes(whole[:samples] + tag + whole[samples + 12 :])
+    assert read(pets).summary["skipped"] == 1
+    assert capfd.readouterr() == ("", "")
 
 
 def test_labels_of_subfolders():

@@ -179,6 +179,12 @@ def test_a_class_that_looks_missing_is_pointed_out():
     assert "Taken for a class, because the cell is not empty: 'NA'." in found.notes
 
 
+def test_a_missing_number_may_be_spelled_and_that_is_said():
+    found = targets(["1", "NA", "2", ""], None, "y")
+    assert found.y.tolist() == [0, -1, 1, -1]
+    assert "Unlabeled, although the cell is not empty: 'NA'." in found.notes
+
+
 def test_uneven_classes_and_full_labels_are_pointed_out():
     notes = " ".join(targets(["a"] * 60 + ["b"] * 6, None, "y").notes)
     assert "The classes are uneven: 60 labels of 'a', 6 of 'b'." in notes

@@ -33,7 +33,8 @@ def read_album(
     side = size or choose_size(chosen)
     names, pixels, skipped = load_pictures(chosen, side, strict=strict)
     _check_any(chosen, skipped)
-    found = targets([given.labels.get(n, "") for n in names], task or given.task, given.where)
+    cells = [given.labels.get(name, "") for name in names]
+    found = targets(cells, task or given.task, given.where, folders=given.task is not None)
     channels = 1 if is_grey(pixels) else 3
     notes = given.notes + found.notes[task is None and given.task is not None :]
     notes += _size_note(side, channels, asked=size is not None)

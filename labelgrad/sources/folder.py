@@ -57,7 +57,7 @@ def _hidden(name: str) -> bool:
 
 def _name(folder: Path, where: str, name: str) -> str:
     relative = Path(where, name).relative_to(folder).as_posix()
-    return os.fsencode(relative).decode("utf-8", "replace")  # can be printed, whatever it is
+    return os.fsencode(relative).decode("utf-8", "backslashreplace")  # can be printed
 
 
 def folder_label(name: str) -> str:

@@ -7,6 +7,7 @@ class are all upright. What is transparent becomes white, the page it is seen on
 
 from __future__ import annotations
 
+import logging
 import statistics
 import warnings
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ SUFFIXES = (
 )
 SMALLEST, LARGEST = 8, 32  # of the sizes chosen without being asked
 Pixels = NDArray[np.uint8]
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # not to the screen; errors say it all
 Files = dict[str, Path]
 Skipped = list[tuple[str, str]]
 

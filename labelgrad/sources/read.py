@@ -104,5 +104,5 @@ def _check_options(kind: str, **options: Any) -> None:
     task, size = options["task"], options["size"]
     if task is not None and task not in TASKS:
         raise ValueError(f"`task` must be one of {', '.join(TASKS)}, got {task!r}.")
-    if size is not None and not 1 <= size <= LARGEST_SIZE:
+    if size is not None and not (isinstance(size, int) and 1 <= size <= LARGEST_SIZE):
         raise ValueError(f"`size` must be from 1 to {LARGEST_SIZE} pixels, got {size}.")

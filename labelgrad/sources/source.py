@@ -12,7 +12,7 @@ from torch import Tensor
 VERSION = 1  # of a preparation; one of another version is refused, not guessed at
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
     """Examples with few labels, ready for a model.
 

@@ -31,8 +31,13 @@ class Targets(NamedTuple):
     notes: list[str]
 
 
-def targets(cells: Sequence[str], task: str | None, where: str) -> Targets:
+def targets(
+    cells: Sequence[str], task: str | None, where: str, *, folders: bool = False
+) -> Targets:
     """Make labels of the cells; an empty one is unlabeled. `where` names them in sentences.
+
+    Among numbers a cell such as "NA" is unlabeled, too, among texts it is one of them. Names of
+    `folders` are texts even if all are numbers.
 
     >>> targets(["dog", "", "cat"], None, "The column 'pet'").y
     tensor([ 1, -1,  0])
@@ -48,7 +53,7 @@ def targets(cells: Sequence[str], task: str | None, where: str) -> Targets:
         task, reason = _decide(known, where)
     if task == "regression":
         return _regression(cells, numbers, reason, where)
-    return _classification(cells, numbers is not None, reason, where)
+    return _classification(cells, numbers is not None and not folders, reason, where)
 
 
 def _decide(known: list[str] | NDArray[np.float64], where: str) -> tuple[str, str]:
@@ -89,7 +94,8 @@ def _regression(cells: Sequence[str], numbers: object, reason: str, where: str) 
         raise ValueError(
             f"{where} has the same value {known[0]:g} in every label: nothing to learn."
         )
-    return Targets(y, "regression", (), [reason, *_unlabeled_note(int(y.isnan().sum()))])
+    notes = [reason, *_unlabeled_note(int(y.isnan().sum())), *_marker_note(cells)]
+    return Targets(y, "regression", (), notes)
 
 
 def _classification(cells: Sequence[str], numeric: bool, reason: str, where: str) -> Targets:
@@ -101,6 +107,7 @@ def _classification(cells: Sequence[str], numeric: bool, reason: str, where: str
     index = {name: i for i, name in enumerate(classes)} | {"": -1}
     y = torch.tensor([index[name] for name in named])
     notes = [reason, *_unlabeled_note(named.count("")), *_class_notes(counts, classes)]
+    notes += _marker_note(cells) if numeric else []
     return Targets(y, "classification", tuple(classes), notes)
 
 
@@ -118,6 +125,11 @@ def _unlabeled_note(unlabeled: int) -> list[str]:
     return [
         "Every example has a label, so there is nothing to impute: this is supervised learning."
     ]
+
+
+def _marker_note(cells: Sequence[str]) -> list[str]:
+    markers = sorted({cell for cell in cells if cell and cell.casefold() in MISSING})
+    return [f"Unlabeled, although the cell is not empty: {few(markers)}."] if markers else []
 
 
 def _class_notes(counts: Counter[str], classes: Sequence[str]) -> list[str]:
