@@ -191,8 +191,6 @@ def _channels_last(x: Array, file: str) -> bool:
 
 
 def _pictures(x: Array, file: str, channels_last: bool, dtype: str) -> Tensor:
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        raise ValueError(f"The pictures `x` in {file} must be finite, got NaN or infinity.")
     if dtype == "uint8" and (x.dtype.kind == "f" or x.min() < 0 or x.max() > 255):
         raise ValueError(
             f"The pictures `x` in {file} must be whole numbers from 0 to 255, as for training, got "
@@ -200,4 +198,10 @@ def _pictures(x: Array, file: str, channels_last: bool, dtype: str) -> Tensor:
         )
     x = x[:, None] if x.ndim == 3 else x
     moved = np.moveaxis(x, 3, 1) if channels_last else x
-    return torch.from_numpy(np.ascontiguousarray(moved, dtype=dtype))
+    with np.errstate(over="ignore"):  # infinity is refused
+        pixels = np.ascontiguousarray(moved, dtype=dtype)
+    if not np.isfinite(pixels).all():
+        raise ValueError(
+            f"The pictures `x` in {file} must be finite in 32 bits, got NaN or infinity."
+        )
+    return torch.from_numpy(pixels)

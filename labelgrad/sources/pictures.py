@@ -28,7 +28,7 @@ SUFFIXES = (
 SMALLEST, LARGEST = 8, 32  # of the sizes chosen without being asked
 Pixels = NDArray[np.uint8]
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # not to the screen; errors say it all
-Files = dict[str, Path]
+Paths = dict[str, Path]  # by name
 Skipped = list[tuple[str, str]]
 
 
@@ -41,7 +41,7 @@ def is_picture(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
-def load_pictures(files: Files, size: int, *, strict: bool) -> tuple[list[str], Pixels, Skipped]:
+def load_pictures(files: Paths, size: int, *, strict: bool) -> tuple[list[str], Pixels, Skipped]:
     """The names of the whole ones, their pixels (names, 3, size, size), and why others are not."""
     pixels = np.zeros((len(files), 3, size, size), dtype=np.uint8)
     names: list[str] = []
@@ -108,7 +108,7 @@ def _from_levels(image: Image.Image, top: float) -> Image.Image:
     return Image.fromarray((255 * levels).round().astype(np.uint8))
 
 
-def choose_size(files: Files) -> int:
+def choose_size(files: Paths) -> int:
     """A side that most pictures have: a multiple of 4, for networks that halve twice, up to 32."""
     sides = []
     for path in files.values():
