@@ -18,7 +18,7 @@ from labelgrad.sources.pictures import (
     load_pictures,
     to_grey,
 )
-from labelgrad.sources.source import VERSION, Prepared, Source, few
+from labelgrad.sources.source import Prepared, Source, few
 from labelgrad.sources.targets import targets
 
 
@@ -34,19 +34,10 @@ def read_album(
     names, pixels, skipped = load_pictures(chosen, side, strict=strict)
     _check_any(chosen, skipped)
     cells = [given.labels.get(name, "") for name in names]
-    found = targets(cells, task or given.task, given.where, folders=given.task is not None)
+    found = targets(cells, task, given.where, folders=given.folders)
     channels = 1 if is_grey(pixels) else 3
-    notes = given.notes + found.notes[task is None and given.task is not None :]
-    notes += _size_note(side, channels, asked=size is not None)
+    notes = given.notes + found.notes + _size_note(side, channels, asked=size is not None)
     notes += _left_out(files, chosen, given, names)
-    preparation = {
-        "version": VERSION,
-        "kind": "pictures",
-        "task": found.task,
-        "classes": list(found.classes),
-        "size": side,
-        "channels": channels,
-    }
     return Source(
         "pictures",
         _tensor(pixels, channels),
@@ -56,7 +47,7 @@ def read_album(
         names,
         skipped + list(files.refused.items()),
         notes,
-        preparation,
+        found.preparation("pictures", size=side, channels=channels),
     )
 
 
@@ -81,11 +72,11 @@ def _files(folder: Path, strict: bool) -> Files:
 
 
 class _Given(NamedTuple):
-    """The label of each file, where it stands, the task if that is clear, and what to say."""
+    """The label of each file, where it stands, whether by folders, and what to say."""
 
     labels: dict[str, str]
     where: str
-    task: str | None
+    folders: bool
     notes: list[str]
 
 
@@ -96,12 +87,12 @@ def _given(folder: Path, labels: Path | None, files: Files) -> _Given:
         by_folder = {name: folder_label(name) for name in files.inside if is_picture(name)}
         loose = sum("/" not in name for name in by_folder)
         notes = [f"Pictures outside the subfolders are unlabeled: {loose}."] if loose else []
-        return _Given(by_folder, f"The folder {folder}", "classification", notes)
+        return _Given(by_folder, f"The folder {folder}", True, notes)
     path = labels or files.inside[LABELS_FILE]
     if not path.is_file():
         raise FileNotFoundError(f"There is no labels file {path}.")
     note = f"Labels are those in {path.name}; files it does not list have none."
-    return _Given(file_labels(path, files), path.name, None, [note])
+    return _Given(file_labels(path, files), path.name, False, [note])
 
 
 def _check_labels(folder: Path, chosen: dict[str, Path], given: _Given) -> None:
@@ -134,7 +125,7 @@ def _size_note(side: int, channels: int, *, asked: bool) -> list[str]:
 def _left_out(files: Files, chosen: dict[str, Path], given: _Given, names: list[str]) -> list[str]:
     notes = []
     lost = {given.labels.get(n) for n in chosen} - {given.labels.get(n) for n in names} - {"", None}
-    if lost and given.task:
+    if lost and given.folders:
         notes.append(
             f"Left out, because none of their pictures can be read: {few(sorted(map(str, lost)))}."
         )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelgrad.sources.columns import Number, column_notes, fit_number, from_json, to_json
-from labelgrad.sources.source import VERSION, Prepared, Source, few
+from labelgrad.sources.source import Prepared, Source, few
 from labelgrad.sources.targets import targets
 
 Array = NDArray[Any]
@@ -35,14 +35,7 @@ def read_arrays(path: Path, *, task: str | None) -> Source:
     tensor, described, more = (
         _fit_table(x, path.name) if x.ndim == 2 else _fit_pictures(x, path.name)
     )
-    preparation = {
-        "version": VERSION,
-        "kind": "arrays",
-        "task": found.task,
-        "classes": list(found.classes),
-        "shape": list(x.shape[1:]),
-        **described,
-    }
+    preparation = found.preparation("arrays", shape=list(x.shape[1:]), **described)
     names = [str(row) for row in range(len(x))]
     notes = found.notes + notes + more
     return Source(

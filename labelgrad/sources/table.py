@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from labelgrad.sources.columns import Column, column_notes, fit_column, from_json, to_json
-from labelgrad.sources.source import VERSION, Prepared, Source, few
+from labelgrad.sources.source import Prepared, Source, few
 from labelgrad.sources.targets import targets
 from labelgrad.sources.text import csv_rows
 
@@ -38,14 +38,8 @@ def read_table(path: Path, *, target: str | None, task: str | None) -> Source:
         raise ValueError(
             f"{path.name} has no column to learn from beside {target!r}. {' '.join(notes)}"
         )
-    preparation = {
-        "version": VERSION,
-        "kind": "table",
-        "task": labels.task,
-        "classes": list(labels.classes),
-        "target": target,
-        "columns": [to_json(column) for column in columns],
-    }
+    described = [to_json(column) for column in columns]
+    preparation = labels.preparation("table", target=target, columns=described)
     x, y = _rows(columns, cells), labels.y
     names = _names(len(y))
     return Source(

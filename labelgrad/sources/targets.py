@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelgrad.sources.source import few
+from labelgrad.sources.source import VERSION, few
 from labelgrad.sources.text import MISSING, number, values
 
 TASKS = ("classification", "regression")
@@ -29,6 +29,11 @@ class Targets(NamedTuple):
     task: str
     classes: tuple[str, ...]
     notes: list[str]
+
+    def preparation(self, kind: str, **settings: Any) -> dict[str, Any]:
+        """What to keep, as JSON, to read new data alike and name what is predicted for them."""
+        kept = {"version": VERSION, "kind": kind, "task": self.task, "classes": list(self.classes)}
+        return kept | settings
 
 
 def targets(
@@ -49,7 +54,9 @@ def targets(
     if not len(known):
         raise ValueError(f"{where} has no label at all; some examples need theirs.")
     reason = f"The task is {task}, as asked."
-    if task is None:
+    if task is None and folders:
+        task, reason = "classification", f"{where} has a subfolder for each class."
+    elif task is None:
         task, reason = _decide(known, where)
     if task == "regression":
         return _regression(cells, numbers, reason, where)
