@@ -4,7 +4,11 @@ The methods take turns in one run, several rounds, and the fastest step of each 
 are shared and noisy, and a ratio within one run is what can be trusted. Memory is the peak of a
 process of its own for each method, less what that process held before its first step.
 
-    python benchmarks/step_cost.py [--rounds 5] [--depth 28] [--width 2]
+Names in small letters are those of `labelgrad.methods`, with the settings they have there. All see
+weak views of the pictures, and the time of the views counts. "lga" is "LGA, forward mode" with a
+smaller weight on the labeled loss: what these two differ by is noise.
+
+    python benchmarks/step_cost.py [--rounds 5] [--depth 28] [--width 2] [--only lga vat]
 """
 
 from __future__ import annotations
@@ -13,18 +17,32 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelgrad import LGA, LabelTable, Objective, Step, Stream, Supervised, Trainer, WideResNet
+from labelgrad import (
+    LGA,
+    LabelTable,
+    Objective,
+    Step,
+    Stream,
+    Supervised,
+    Trainer,
+    WideResNet,
+    methods,
+)
 from labelgrad.alignment.gap import Gap
+from labelgrad.data.views import Pictures
 from labelgrad.functional import flatten, hand_over
 
 ROWS, CLASSES, BATCH = 500, 10, 50
+PROBLEM = methods.Problem(rows=ROWS, classes=CLASSES, batch_size=BATCH, steps=1000)
+SUMS = ("vat+entmin", "lga+vat", "lga+fixmatch")
 
 
 class ImputedLabels(Objective):
@@ -68,6 +86,7 @@ METHODS: dict[str, Callable[[], Objective]] = {
     "LGA, finite difference": lambda: Supervised() + LGA(ROWS, CLASSES, slope="finite-difference"),
     "LGA, forward mode": lambda: Supervised() + LGA(ROWS, CLASSES),
     "LGA, double backward": lambda: Supervised() + DoubleBackward(),
+    **{name: partial(methods.method, name, PROBLEM) for name in (*methods.METHODS, *SUMS)},
 }
 PLAIN, DEFAULT = "two plain gradients", "LGA, forward mode"
 
@@ -77,13 +96,14 @@ def make_trainer(method: str, depth: int, width: int) -> Trainer:
     torch.manual_seed(0)
     x, y = torch.randn(ROWS, 3, 32, 32), torch.arange(ROWS) % CLASSES
     labeled, unlabeled = Stream(x, y, batch_size=BATCH), Stream(x, batch_size=BATCH)
-    return Trainer(WideResNet(depth, width), METHODS[method](), labeled, unlabeled)
+    network, objective = WideResNet(depth, width), METHODS[method]()
+    return Trainer(network, objective, labeled, unlabeled, views=Pictures())
 
 
-def fastest_steps(rounds: int, depth: int, width: int) -> dict[str, float]:
+def fastest_steps(names: Collection[str], rounds: int, depth: int, width: int) -> dict[str, float]:
     """Seconds of the fastest step of each method, taking turns."""
-    trainers = {method: make_trainer(method, depth, width) for method in METHODS}
-    best = dict.fromkeys(METHODS, float("inf"))
+    trainers = {method: make_trainer(method, depth, width) for method in names}
+    best = dict.fromkeys(names, float("inf"))
     for turn in range(rounds + 1):  # the first turn warms up
         for method, trainer in trainers.items():
             begin = time.perf_counter()
@@ -122,6 +142,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=28)
     parser.add_argument("--width", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=METHODS, default=METHODS, metavar="METHOD")
     parser.add_argument("--memory-of", choices=METHODS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -133,7 +154,8 @@ def main() -> None:
         f"WRN-{size[0]}-{size[1]}, {BATCH} labeled + {BATCH} unlabeled, fastest of "
         f"{options.rounds} steps, {options.threads} thread(s)\n"
     )
-    best = fastest_steps(options.rounds, *size)
+    names = [name for name in METHODS if name in {PLAIN, DEFAULT, *options.only}]
+    best = fastest_steps(names, options.rounds, *size)
     print(f"{'method':<24}{'s/step':>8}{'× plain':>9}{'× default':>11}{'peak MB':>9}")
     for method, seconds in best.items():
         ratios = f"{seconds / best[PLAIN]:>9.2f}{seconds / best[DEFAULT]:>11.2f}"
