@@ -29,9 +29,10 @@ wheel: $(READY)           ## build the wheel, install it in an empty environment
 	cd dist && ../.venv-wheel/bin/python -c "import labelgrad; labelgrad.LGAClassifier"
 	cd dist && ../.venv-wheel/bin/labelgrad --version
 
-benchmark: $(READY)       ## what a step costs, in time and memory
+benchmark: $(READY)       ## what a step, the label table and random views cost
 	$(BIN)/python benchmarks/step_cost.py
 	$(BIN)/python benchmarks/table_cost.py
+	$(BIN)/python benchmarks/augmentation.py
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -68,8 +68,8 @@ def flip(x: Tensor) -> Tensor:
     >>> torch.equal(flip(torch.ones(3, 1, 2, 2)), torch.ones(3, 1, 2, 2))
     True
     """
-    chosen = torch.rand(len(x), 1, 1, 1, device=x.device) < 0.5
-    return torch.where(chosen, x.flip(-1), x)
+    kept = (torch.rand(len(x), device=x.device) >= 0.5).nonzero()[:, 0]
+    return x.flip(-1).index_copy_(0, kept, x[kept])  # whole pictures: faster than a `where`
 
 
 def translate(x: Tensor, pixels: int = 2) -> Tensor:
@@ -80,12 +80,9 @@ def translate(x: Tensor, pixels: int = 2) -> Tensor:
     """
     count, _, height, width = x.shape
     padded = F.pad(x, (pixels,) * 4, mode="reflect")
-    down, right = torch.randint(2 * pixels + 1, (2, count, 1), device=x.device)
-    rows = (down + torch.arange(height, device=x.device)).view(count, 1, height, 1)
-    columns = (right + torch.arange(width, device=x.device)).view(count, 1, 1, width)
-    picture = torch.arange(count, device=x.device).view(-1, 1, 1, 1)
-    channel = torch.arange(x.shape[1], device=x.device).view(1, -1, 1, 1)
-    return padded[picture, channel, rows, columns]
+    down, right = torch.randint(2 * pixels + 1, (2, count), device=x.device)
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # every shift of every picture
+    return windows[torch.arange(count, device=x.device), :, down, right]
 
 
 def cutout(x: Tensor, part: float = 0.5) -> Tensor:
