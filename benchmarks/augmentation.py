@@ -38,7 +38,7 @@ def one_by_one(view: View, x: Tensor) -> Tensor:
 
 def fastest(view: View, x: Tensor, rounds: int) -> tuple[float, float]:
     """Seconds of the batch at once and of its pictures one by one, taking turns."""
-    ways = view, partial(one_by_one, view)
+    ways: tuple[View, View] = view, partial(one_by_one, view)
     best = [float("inf")] * 2
     for turn in range(rounds + 1):  # the first turn warms up
         for index, way in enumerate(ways):
