@@ -185,7 +185,7 @@ def test_a_killed_search_goes_on(tmp_path):
         (["reproduce", "digits", "--methods", "lag"], "there is no method 'lag'; did you mean"),
         (["reproduce", "digits", "--scale", "huge"], "--scale must be one of laptop, paper, tiny"),
         (["reproduce", "cifar-10"], "NAME must be one of"),
-        (["tune", "svnh"], "EXPERIMENT must be one of"),
+        (["tune", "digits", "--scale", "huge"], "--scale must be one of laptop, paper, tiny"),
     ],
 )
 def test_a_wrong_word_is_one_line(arguments, message, tmp_path):

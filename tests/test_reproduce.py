@@ -29,7 +29,8 @@ def test_the_list_says_what_there_is_and_what_it_costs():
         (["reproduce", "table-9"], "NAME must be one of learning-speeds"),
         (["reproduce", "synthetic", "--scale", "huge"], "--scale must be one of paper, tiny"),
         (["reproduce", "synthetic", "--methods", "magic"], "--methods must be among supervised"),
-        (["tune", "digits"], "EXPERIMENT must be one of synthetic"),
+        (["tune", "magic"], "EXPERIMENT must be one of synthetic"),
+        (["tune", "synthetic", "--scale", "laptop"], "--scale must be one of paper, tiny"),
     ],
 )
 def test_a_wrong_word_is_one_line(arguments, message, tmp_path):

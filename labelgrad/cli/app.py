@@ -129,6 +129,8 @@ def tune(
     from labelgrad.data.picture_sets import SETS
 
     _check_choice("EXPERIMENT", experiment, ["synthetic", *SETS])
+    scales = ["paper", "tiny"] if experiment == "synthetic" else ["laptop", "paper", "tiny"]
+    _check_choice("--scale", scale or scales[0], scales)
     folder = out or Path("runs") / f"tune-{experiment}"
     if experiment == "synthetic":
         from labelgrad.cli.tune import tune_synthetic
@@ -137,7 +139,7 @@ def tune(
             trials=trials or 32,
             seed=seed,
             workers=workers,
-            scale=scale or "paper",
+            scale=scale or scales[0],
             out=folder,
             command=_command(),
         )
@@ -148,7 +150,7 @@ def tune(
     options = Options(
         trials or 6,
         workers,
-        scale or "laptop",
+        scale or scales[0],
         folder,
         _command(),
         methods=_listed(methods),
