@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from labelgrad.data.picture_sets import load
-from labelgrad.experiments import pictures
 from labelgrad.experiments.picture_results import paper_score, score
+from labelgrad.experiments.picture_task import SIZES, VIEWS, Task
 from labelgrad.experiments.picture_tuning import OWN, PictureTuningTrial, Search
-from labelgrad.experiments.pictures import SIZES, PictureTrial, Task
+from labelgrad.experiments.pictures import PictureTrial
 from labelgrad.experiments.settings import PUBLISHED, Choice, choice
 from labelgrad.methods import METHODS
 from tests.test_cli import COMMAND, labelgrad
@@ -198,6 +198,6 @@ def test_a_wrong_word_is_one_line(arguments, message, tmp_path):
 
 def test_all_recipes_have_their_data_views_and_validation():
     for size in SIZES.values():
-        assert set(pictures.VIEWS) == set(size.validation)
+        assert set(VIEWS) == set(size.validation)
     assert load("digits").train[0].dtype == torch.uint8
     assert json.dumps(vars(Task("digits", "lga", 50, 0)))

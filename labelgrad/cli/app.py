@@ -199,7 +199,7 @@ def main() -> None:
         if end.code == INTERRUPTED:
             _say("stopped; the same command goes on from the last checkpoint.", INTERRUPTED)
         raise
-    except (ValueError, RuntimeError, OSError) as error:
+    except (ValueError, RuntimeError, OSError, ImportError) as error:
         if debug:
             raise
         _say(str(error), 1)

@@ -22,7 +22,7 @@ from labelgrad.experiments.picture_results import (
 from labelgrad.experiments.results import Line, Results
 
 if TYPE_CHECKING:
-    from labelgrad.experiments.pictures import Task
+    from labelgrad.experiments.picture_task import Task
 
 PAPER = (
     "supervised",
@@ -50,7 +50,8 @@ def run_pictures(data: str, options: Options, console: Console) -> None:
 
 def train_pictures(data: str, options: Options) -> list[Line]:
     """The lines of every trial that was asked for; those that are not there yet are trained."""
-    from labelgrad.experiments.pictures import SIZES, PictureTrial, Task
+    from labelgrad.experiments.picture_task import SIZES, Task
+    from labelgrad.experiments.pictures import PictureTrial
     from labelgrad.experiments.settings import choice
 
     methods = [spelled(name) for name in options.methods or (*PAPER, *TODAY)]
@@ -138,7 +139,7 @@ def _ours(found: Score, unit: float, digits: int) -> str:
 
 def _claim(scale: str) -> str:
     """What the numbers are of, so that nobody takes them for the paper's."""
-    from labelgrad.experiments.pictures import SIZES
+    from labelgrad.experiments.picture_task import SIZES
 
     size = SIZES[scale]
     unlabeled = "all" if size.unlabeled is None else f"{size.unlabeled:,}"

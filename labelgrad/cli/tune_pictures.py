@@ -16,8 +16,8 @@ from labelgrad.experiments.results import Line, Results
 
 def tune_pictures(data: str, options: Options, *, seed: int) -> None:
     """Round by round, one trial of every method, until each has had its budget."""
+    from labelgrad.experiments.picture_task import SIZES
     from labelgrad.experiments.picture_tuning import Search
-    from labelgrad.experiments.pictures import SIZES
 
     ready(data, options)
     methods = [spelled(name) for name in options.methods or (*PAPER, *TODAY)]
@@ -35,8 +35,8 @@ def tune_pictures(data: str, options: Options, *, seed: int) -> None:
 
 def _round(data: str, searches: dict[str, Any], results: Results, options: Options) -> None:
     """One more trial of each method that has not had its budget."""
+    from labelgrad.experiments.picture_task import Task
     from labelgrad.experiments.picture_tuning import SEED, PictureTuningTrial
-    from labelgrad.experiments.pictures import Task
 
     jobs = {}
     for name, search in searches.items():

@@ -40,7 +40,7 @@ class Pictures:
     """For pictures with values from `low` to `high`: a flip and a small shift, or RandAugment.
 
     The strong view is a weak one after two changes of RandAugment and a cutout. Not every picture
-    may be mirrored: `mirror=False` for digits and letters.
+    may be mirrored: `mirror=False` for digits and letters. Weak views may have Gaussian `noise`.
 
     >>> Pictures().strong(torch.zeros(4, 3, 32, 32)).shape
     torch.Size([4, 3, 32, 32])
@@ -50,10 +50,12 @@ class Pictures:
     high: float = 1.0
     mirror: bool = True
     pixels: int = 2
+    noise: float = 0.0
 
     def weak(self, x: Tensor) -> Tensor:
-        """A flip, where mirrored pictures mean the same, and a small shift."""
-        return translate(flip(x) if self.mirror else x, self.pixels)
+        """A flip, where mirrored pictures mean the same, a small shift, and noise if any."""
+        moved = translate(flip(x) if self.mirror else x, self.pixels)
+        return moved + self.noise * torch.randn_like(moved) if self.noise else moved
 
     def strong(self, x: Tensor) -> Tensor:
         """A weak view, recoloured, moved and partly blanked."""

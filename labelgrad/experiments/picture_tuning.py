@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from labelgrad.data.stream import mixed_seed
-from labelgrad.experiments.pictures import PictureTrial, Task
+from labelgrad.experiments.picture_task import Task
+from labelgrad.experiments.pictures import PictureTrial
 from labelgrad.experiments.results import Line
 from labelgrad.experiments.settings import Choice
 from labelgrad.methods import parts
@@ -47,8 +48,12 @@ class Search:
     def __init__(
         self, path: Path, data: str, method: str, *, seed: int = 0, finished: Sequence[Line] = ()
     ):
-        import optuna
-
+        try:
+            import optuna
+        except ImportError:
+            raise ImportError(
+                "a search needs Optuna, which is not installed; pip install 'labelgrad[tune]'."
+            ) from None
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.method, self.seed = method, seed

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from labelgrad.data.picture_sets import PictureSet, load
-from labelgrad.data.splits import Rows, split_rows
 from labelgrad.data.stream import Stream, mixed_seed
-from labelgrad.data.views import Pictures
+from labelgrad.experiments.picture_task import SIZES, Examples, Size, Task, examples
 from labelgrad.experiments.results import Line
 from labelgrad.experiments.settings import Choice, choice
 from labelgrad.functional import random_numbers
@@ -30,58 +26,7 @@ from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
 
 BATCH = 50  # labeled, and again as many unlabeled
-KNOWN = {"cifar10": (2, 3, 4, 5, 6, 7)}  # the animals, as the protocol has it; else the first six
-VIEWS = {
-    "cifar10": Pictures(),
-    "svhn": Pictures(mirror=False),
-    "fashion-mnist": Pictures(mirror=False),  # every shoe points to the left
-    "digits": Pictures(mirror=False, pixels=1),
-}
 MEASURED = ("validation_error", "validation_loss", "test_error", "test_loss")
-
-
-@dataclass(frozen=True)
-class Size:
-    """The network, how much of the data is used, and for how long."""
-
-    depth: int
-    width: int
-    stem_stride: int
-    momentum: float  # of the batch norms
-    unlabeled: int | None  # all that are left, where none is said or there are no more
-    validation: dict[str, int]
-    test: int | None
-    steps: int
-    every: int  # steps between two evaluations
-
-
-PROTOCOL = {"cifar10": 5000, "svhn": 7326, "fashion-mnist": 5000, "digits": 200}  # for validation
-SIZES = {
-    "paper": Size(28, 2, 1, 1e-3, None, PROTOCOL, None, 500_000, 5000),
-    "laptop": Size(10, 1, 2, 1e-2, 5000, PROTOCOL, None, 4000, 400),
-    "tiny": Size(10, 1, 2, 1e-1, 100, dict.fromkeys(PROTOCOL, 50), 100, 4, 2),
-}
-
-
-@dataclass(frozen=True)
-class Task:
-    """Which trial: every field stands in its line of the results.
-
-    >>> Task("fashion-mnist", "lga", labels=250, seed=3).split
-    'fashion-mnist.3@250'
-    """
-
-    data: str
-    method: str
-    labels: int
-    seed: int
-    imbalance: float = 1.0
-    foreign: float | None = None
-
-    @property
-    def split(self) -> str:
-        """The name of the split: data, seed and labels."""
-        return f"{self.data}.{self.seed}@{self.labels}"
 
 
 class PictureTrial:
@@ -112,9 +57,10 @@ class PictureTrial:
         self.task, self.scale, self.steps = task, scale, SIZES[scale].steps
         self._unfinished = unfinished
         chosen = settings or choice(task.method, task.data, scale)
-        pictures = load(task.data, data_folder)
-        measured = ("validation", "test") if with_test else ("validation",)
-        self.run = _prepare(task, SIZES[scale], chosen, pictures, unfinished, device, measured)
+        parts = examples(task, SIZES[scale], data_folder)
+        self.run = _run(task, SIZES[scale], chosen, parts, unfinished, device)
+        if not with_test:
+            del self.run.examples["test"]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         yield from self.run
@@ -144,94 +90,44 @@ class PictureTrial:
         ]
 
 
-def scaled(x: Tensor) -> Tensor:
-    """Bytes as numbers from -1 to 1."""
-    return x.float() / 127.5 - 1
-
-
 def _rounded(value: float) -> float:
     return value if isinstance(value, int) else round(value, 5)
 
 
-def _prepare(
-    task: Task,
-    size: Size,
-    chosen: Choice,
-    pictures: PictureSet,
-    folder: str | Path | None,
-    device: str,
-    measured: tuple[str, ...],
+def _run(
+    task: Task, size: Size, chosen: Choice, parts: Examples, folder: str | Path | None, device: str
 ) -> Run:
-    known = _known(task, pictures)
-    rows = _rows(task, size, pictures.train[1], known)
-    examples = _examples(pictures, rows, known, size)
-    model = _model(task, size, pictures, len(known)).to(device)
     streams = [
-        Stream(*examples["labeled"], batch_size=min(BATCH, task.labels), seed=task.seed),
-        Stream(examples["unlabeled"][0], batch_size=BATCH, seed=task.seed),
+        Stream(*parts.labeled, batch_size=min(BATCH, task.labels), seed=task.seed),
+        Stream(parts.unlabeled[0], batch_size=BATCH, seed=task.seed),
     ]
-    problem = Problem(len(streams[1]), len(known), BATCH, size.steps)
+    problem = Problem(len(streams[1]), parts.classes, BATCH, size.steps)
     trainer = Trainer(
-        model,
+        _model(task, size, parts).to(device),
         method(task.method, problem, chosen.terms),
         *streams,
         learning_rate=Drop(chosen.learning_rate, at=0.8 * size.steps),
-        views=VIEWS[task.data],
+        views=parts.views,
         seed=task.seed,
     )
     return Run(
         trainer,
         steps=size.steps,
         folder=folder,
-        examples={name: examples[name] for name in measured},
-        truth=examples["unlabeled"][1],
+        examples={"validation": parts.validation, "test": parts.test},
+        truth=parts.unlabeled[1],
         evaluate_every=size.every,
         checkpoint_every=size.every,
     )
 
 
-def _known(task: Task, pictures: PictureSet) -> tuple[int, ...]:
-    """The classes that labels are of: all, or some where the others are foreign."""
-    if task.foreign is None:
-        return tuple(range(len(pictures.classes)))
-    return KNOWN.get(task.data, tuple(range(6)))
-
-
-def _rows(task: Task, size: Size, y: Tensor, known: tuple[int, ...]) -> Rows:
-    validation = size.validation[task.data]
-    enough = size.unlabeled is not None and size.unlabeled < len(y) - validation
-    return split_rows(
-        y,
-        labels=task.labels,
-        seed=task.seed,
-        validation=validation,
-        unlabeled=size.unlabeled if enough else None,
-        imbalance=task.imbalance,
-        known=known,
-        foreign=task.foreign,
-    )
-
-
-def _examples(
-    pictures: PictureSet, rows: Rows, known: tuple[int, ...], size: Size
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """Pictures by role, their values from -1 to 1, and their classes, counted among the known."""
-    place = torch.full((len(pictures.classes),), -1)
-    place[list(known)] = torch.arange(len(known))
-    x, y = pictures.train
-    test = torch.isin(pictures.test[1], torch.tensor(known)).nonzero().squeeze(1)[: size.test]
-    parts = {name: (x[mine], y[mine]) for name, mine in vars(rows).items()}
-    parts["test"] = pictures.test[0][test], pictures.test[1][test]
-    return {name: (scaled(x), place[y]) for name, (x, y) in parts.items()}
-
-
-def _model(task: Task, size: Size, pictures: PictureSet, classes: int) -> WideResNet:
+def _model(task: Task, size: Size, parts: Examples) -> WideResNet:
     with random_numbers(torch.device("cpu"), mixed_seed(task.seed, 2)):
         model = WideResNet(
             size.depth,
             size.width,
-            classes=classes,
-            channels=pictures.train[0].shape[1],
+            classes=parts.classes,
+            channels=parts.labeled[0].shape[1],
             stem_stride=size.stem_stride,
             momentum=size.momentum,
         )
