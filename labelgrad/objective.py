@@ -29,6 +29,8 @@ class Objective(nn.Module):
     0.1 * Supervised() + Supervised()
     """
 
+    replays = False  # whether a step should remember its unlabeled pass, for forward mode
+
     @property
     def name(self) -> str:
         """How records and error messages call this objective."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -13,6 +14,7 @@ from torch.func import functional_call
 
 from labelgrad.functional import default_generator, flat_gradient, random_numbers
 from labelgrad.losses import CrossEntropy, Loss
+from labelgrad.replay import Remembering, Replaying
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Step:
 
     Whoever asks first pays for a forward pass or for the labeled gradient; the next one finds it
     done. Both batches are weak views where there are `views`, and `weak_view` and `strong_view`
-    draw others of the unlabeled one. Objectives report what they measure with `report`.
+    draw others of the unlabeled one. With `remember`, the unlabeled pass can be replayed in forward
+    mode at two thirds of the cost. Objectives report what they measure with `report`.
 
     >>> batch = Batch(torch.ones(4, 3), torch.zeros(4, dtype=torch.long), torch.arange(4))
     >>> step = Step(nn.Linear(3, 2), batch)
@@ -60,8 +63,10 @@ class Step:
         loss: Loss | None = None,
         index: int = 0,
         views: Views | None = None,
+        remember: bool = False,
     ):
         self.model, self.index, self._views = model, index, views
+        self._memory = Remembering() if remember else None
         self._clean = unlabeled
         self.labeled, self._unlabeled = labeled, unlabeled
         if views is not None:
@@ -101,7 +106,8 @@ class Step:
     def unlabeled_outputs(self) -> Tensor:
         """The model on the unlabeled batch."""
         self._draws = default_generator(self.unlabeled.x.device).get_state()
-        outputs: Tensor = self.model(self.unlabeled.x)
+        with self._memory or nullcontext():
+            outputs: Tensor = self.model(self.unlabeled.x)
         return outputs
 
     @cached_property
@@ -129,6 +135,11 @@ class Step:
         _ = self.unlabeled_outputs  # the pass to be replayed comes first
         with random_numbers(self.unlabeled.x.device, self._draws):
             return self._call(params, self.unlabeled.x)
+
+    def remembered(self) -> Replaying:
+        """A context for a replay in forward mode, at the very same values: they are not redone."""
+        _ = self.unlabeled_outputs
+        return Replaying([] if self._memory is None else self._memory.products)
 
     def report(self, name: str, value: Tensor) -> None:
         """Record a measurement of this step."""

@@ -54,7 +54,15 @@ LOSSES = {"cross-entropy": CrossEntropy(), "squared-error": SquaredError()}
 
 
 def make_step(
-    network="mlp", loss="cross-entropy", *, seed=0, labeled=6, unlabeled=7, index=0, views=None
+    network="mlp",
+    loss="cross-entropy",
+    *,
+    seed=0,
+    labeled=6,
+    unlabeled=7,
+    index=0,
+    views=None,
+    remember=False,
 ):
     """A step in float64 on random pictures of 4×4."""
     torch.manual_seed(seed)
@@ -64,7 +72,9 @@ def make_step(
         labels = torch.randn(labeled, WIDTH).double()
     others = Batch(torch.randn(unlabeled, 1, 4, 4).double(), None, torch.arange(unlabeled))
     truths = Batch(x, labels, torch.arange(labeled))
-    return Step(model, truths, others, loss=LOSSES[loss], index=index, views=views)
+    return Step(
+        model, truths, others, loss=LOSSES[loss], index=index, views=views, remember=remember
+    )
 
 
 @pytest.fixture(params=NETWORKS)

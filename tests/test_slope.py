@@ -36,9 +36,10 @@ def by_double_backward(step, labels, metric):
     return slope, metric * gap.detach()
 
 
+@pytest.mark.parametrize("remember", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_forward_mode_equals_double_backward(network, loss, seed):
-    step = make_step(network, loss, seed=seed)
+def test_forward_mode_equals_double_backward(network, loss, seed, remember):
+    step = make_step(network, loss, seed=seed, remember=remember)
     metric = torch.rand_like(step.labeled_gradient)
     exact, direction = by_double_backward(step, imputed(step), metric)
     found = 2 / len(exact) * forward_mode(step, direction)

@@ -55,7 +55,8 @@ def _or_one(length: Tensor) -> Tensor:
 
 def _replay(step: Step, duals: dict[str, Tensor]) -> Tensor:
     try:
-        return step.replay_unlabeled(duals)
+        with step.remembered():
+            return step.replay_unlabeled(duals)
     except (NotImplementedError, RuntimeError) as error:
         if not re.search(r"forward (mode )?AD", str(error)):
             raise

@@ -66,7 +66,7 @@ class LGA(Objective):
         if slope not in SLOPES:
             raise ValueError(f"`slope` must be one of {', '.join(SLOPES)}, got {slope!r}.")
         self.loss: Loss = CrossEntropy() if loss is None else loss
-        self.slope = SLOPES[slope]
+        self.slope, self.replays = SLOPES[slope], slope == "forward-mode"
         self.settings: dict[str, Any] = {
             "rows": rows,
             "width": width,

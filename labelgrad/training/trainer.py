@@ -65,6 +65,7 @@ class Trainer:
         self._check_labels()
         for term in objective.leaves():
             term.begin(model, self.loss, 0 if unlabeled is None else len(unlabeled))
+        self._remember = any(term.replays for term in objective.leaves())
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = optimizer(trained, lr=value_at(learning_rate, 0))
         if not model.training:
@@ -86,7 +87,14 @@ class Trainer:
         seed = mixed_seed(self.seed, self.index)
         with random_numbers(torch.device("cpu"), seed), random_numbers(self.device, seed):
             batches = tuple(self._batches())
-            step = Step(self.model, *batches, loss=self.loss, index=self.index, views=self.views)
+            step = Step(
+                self.model,
+                *batches,
+                loss=self.loss,
+                index=self.index,
+                views=self.views,
+                remember=self._remember,
+            )
             loss = self.objective(step)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()

@@ -1,0 +1,88 @@
+"""The remembered pass: the same numbers as without it, at fewer products."""
+
+import pytest
+import torch
+from torch import nn
+
+from labelgrad import Batch, Step
+from labelgrad import replay as replay_module
+from labelgrad.alignment.slope import finite_difference, forward_mode
+
+
+class Pair(nn.Module):
+    """Two of each layer that is remembered; `inplace` writes into the first one's product."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.first = nn.Conv2d(1, 4, 3, padding=1)
+        self.second = nn.Conv2d(4, 6, 3, stride=2, groups=2, bias=False)
+        self.norm, self.inplace = nn.BatchNorm2d(6), inplace
+        self.flat, self.last = nn.Linear(54, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        x = torch.relu_(self.first(x)) if self.inplace else self.first(x).relu()
+        x = self.norm(self.second(x)).flatten(1)
+        return self.last(self.flat(x).tanh())
+
+
+def make(model, remember):
+    torch.manual_seed(0)
+    labeled = Batch(torch.randn(5, 1, 8, 8), torch.arange(5) % 3, torch.arange(5))
+    unlabeled = Batch(torch.randn(6, 1, 8, 8), None, torch.arange(6))
+    return Step(model, labeled, unlabeled, remember=remember)
+
+
+def slopes(model, remember, method=forward_mode):
+    step = make(model, remember)
+    direction = torch.randn(len(step.labeled_gradient), generator=torch.Generator().manual_seed(1))
+    return method(step, direction)
+
+
+def seeded(**options):
+    torch.manual_seed(2)
+    return Pair(**options)
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_remembered_or_not_the_slopes_are_the_same(inplace):
+    model = seeded(inplace=inplace)
+    torch.testing.assert_close(
+        slopes(model, remember=True), slopes(model, remember=False), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_frozen_layers_move_with_those_before_them():
+    model = seeded()
+    model.second.requires_grad_(False)
+    model.last.requires_grad_(False)
+    for method in (forward_mode, finite_difference):
+        torch.testing.assert_close(
+            slopes(model, True, method), slopes(model, False, method), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_known_products_are_not_computed_again(monkeypatch):
+    taken = []
+    make_dual = torch.autograd.forward_ad.make_dual
+    step = make(seeded(), remember=True)
+    known = [product.value.data_ptr() for product in _products(step)]
+
+    def watched(value, tangent):
+        taken.append(value.data_ptr())
+        return make_dual(value, tangent)
+
+    monkeypatch.setattr(replay_module.forward_ad, "make_dual", watched)
+    forward_mode(step, torch.ones(len(step.labeled_gradient)))
+    assert [place for place in taken if place in known] == known
+    assert len(known) == 4
+
+
+def test_a_product_that_was_written_into_is_not_used():
+    step = make(seeded(inplace=True), remember=True)
+    held = [p.value._version == p.version for p in _products(step)]
+    assert held == [False, True, True, True]
+
+
+def _products(step):
+    _ = step.unlabeled_outputs
+    return step._memory.products
