@@ -98,7 +98,7 @@ def test_a_search_is_the_same_killed_or_not(tmp_path):
     calm, killed = (three(tmp_path / f"{k}.sqlite", k) for k in (False, True))
     assert calm == killed
     assert calm[1] == 3
-    assert calm[0][0] == Choice(1e-3, {"lga": {"speed": 1.0}})
+    assert calm[0][0] == Choice(1e-3, {"lga": {"speed": 0.4}, "supervised": {"weight": 1.0}})
     assert len({settings.learning_rate for settings in calm[0]}) == 3
 
 

@@ -1,8 +1,8 @@
 """Settings for the picture experiments, by a search that gives every method the same budget.
 
-Each method has a learning rate and at most one setting of its own for each of its terms. The first
-trial has the usual values; the others are Optuna's. Trials are scored by validation error, on a
-split that no experiment reports, and never see a test picture. One trial of each method is under
+Each method has a learning rate and the main settings of its terms, one each, but two for LGA. The
+first trial has the usual values; the others are Optuna's. Trials are scored by validation error, on
+a split that no experiment reports, and never see a test picture. One trial of each method is under
 way at a time, and its settings follow from the trials before it, so that a search with the same
 seed gives the same settings, on however many cores, killed or not.
 """
@@ -24,17 +24,17 @@ from labelgrad.training.errors import TrainingDivergedError
 
 SEED = 1000  # of the split
 LEARNING_RATE = (3e-4, 1e-2)
-OWN = {  # each term's main setting, its usual value, and where it is looked for
-    "lga": ("speed", 1.0, (0.3, 3.0)),
-    "vat": ("eps", 2.0, (0.5, 8.0)),
-    "entmin": ("weight", 0.1, (0.03, 1.0)),
-    "pi-model": ("weight", 20.0, (1.0, 50.0)),
-    "mean-teacher": ("weight", 8.0, (1.0, 50.0)),
-    "pseudo-label": ("weight", 1.0, (0.1, 3.0)),
-    "fixmatch": ("weight", 1.0, (0.3, 3.0)),
-    "flexmatch": ("weight", 1.0, (0.3, 3.0)),
-    "freematch": ("weight", 1.0, (0.3, 3.0)),
-    "softmatch": ("weight", 1.0, (0.3, 3.0)),
+OWN = {  # each term's main settings, their usual values, and where they are looked for
+    "lga": {"lga.speed": (0.4, (0.1, 1.0)), "supervised.weight": (1.0, (0.1, 1.0))},
+    "vat": {"vat.eps": (2.0, (0.5, 8.0))},
+    "entmin": {"entmin.weight": (0.1, (0.03, 1.0))},
+    "pi-model": {"pi-model.weight": (20.0, (1.0, 50.0))},
+    "mean-teacher": {"mean-teacher.weight": (8.0, (1.0, 50.0))},
+    "pseudo-label": {"pseudo-label.weight": (1.0, (0.1, 3.0))},
+    "fixmatch": {"fixmatch.weight": (1.0, (0.3, 3.0))},
+    "flexmatch": {"flexmatch.weight": (1.0, (0.3, 3.0))},
+    "freematch": {"freematch.weight": (1.0, (0.3, 3.0))},
+    "softmatch": {"softmatch.weight": (1.0, (0.3, 3.0))},
 }
 
 
@@ -64,8 +64,8 @@ class Search:
             load_if_exists=True,
         )
         if not self.study.trials:
-            own = {f"{part}.{OWN[part][0]}": OWN[part][1] for part in parts(method)}
-            self.study.enqueue_trial({"learning_rate": 1e-3, **own})
+            usual = {name: value for name, (value, _) in self._own().items()}
+            self.study.enqueue_trial({"learning_rate": 1e-3, **usual})
         self._catch_up({line["number"]: line for line in finished if line["method"] == method})
 
     @property
@@ -81,16 +81,18 @@ class Search:
         self.study.sampler = optuna.samplers.TPESampler(seed=seed)
         trial = self.study.ask()
         rate = _suggest(trial, "learning_rate", LEARNING_RATE)
-        terms = {part: {OWN[part][0]: self._own(trial, part)} for part in parts(self.method)}
+        terms: dict[str, dict[str, float]] = {}
+        for name, (_, where) in self._own().items():
+            term, setting = name.split(".")
+            terms.setdefault(term, {})[setting] = _suggest(trial, name, where)
         return trial.number, Choice(rate, terms)
 
     def tell(self, number: int, value: float) -> None:
         """Trial `number` has this validation error."""
         self.study.tell(number, value)
 
-    def _own(self, trial: Any, part: str) -> float:
-        name, _, where = OWN[part]
-        return _suggest(trial, f"{part}.{name}", where)
+    def _own(self) -> dict[str, tuple[float, tuple[float, float]]]:
+        return {name: how for part in parts(self.method) for name, how in OWN[part].items()}
 
     def _catch_up(self, finished: dict[int, Line]) -> None:
         import optuna
