@@ -5,13 +5,15 @@ import math
 import signal
 import subprocess
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 
-from labelgrad.data.picture_sets import load
+from labelgrad.data.picture_sets import PictureSet, load
+from labelgrad.experiments import picture_task
 from labelgrad.experiments.picture_results import paper_score, score
-from labelgrad.experiments.picture_task import SIZES, VIEWS, Task
+from labelgrad.experiments.picture_task import SIZES, VIEWS, Task, examples
 from labelgrad.experiments.picture_tuning import OWN, PictureTuningTrial, Search
 from labelgrad.experiments.pictures import PictureTrial
 from labelgrad.experiments.settings import PUBLISHED, Choice, choice
@@ -201,3 +203,41 @@ def test_all_recipes_have_their_data_views_and_validation():
         assert set(VIEWS) == set(size.validation)
     assert load("digits").train[0].dtype == torch.uint8
     assert json.dumps(vars(Task("digits", "lga", 50, 0)))
+
+
+def fake_pictures(name, folder=None):
+    generator = torch.Generator().manual_seed(0)
+    parts = [
+        (
+            torch.randint(256, (count, 3, 8, 8), generator=generator, dtype=torch.uint8),
+            torch.arange(count) % 10,
+        )
+        for count in (400, 100)
+    ]
+    return PictureSet(name, tuple("abcdefghij"), *parts)
+
+
+def test_whitened_at_the_papers_scale_unless_views_are_strong(tmp_path, monkeypatch):
+    monkeypatch.setattr(picture_task, "load", fake_pictures)
+    size = replace(SIZES["tiny"], whiten=("cifar10",))
+    found = {
+        name: examples(Task("cifar10", name, labels=50, seed=0), size, tmp_path)
+        for name in ("vat", "lga+fixmatch")
+    }
+    assert found["vat"].views.noise == 0.15
+    assert found["lga+fixmatch"].views == VIEWS["cifar10"]
+    assert found["vat"].test[0].mean().abs() < 0.1
+    assert found["vat"].test[0].abs().max() > 1.5
+    assert found["lga+fixmatch"].test[0].abs().max() <= 1
+    assert len(list((tmp_path / "whitening").iterdir())) == 1
+
+
+def test_the_papers_scale_is_the_protocols():
+    size = SIZES["paper"]
+    assert (size.depth, size.width, size.stem_stride, size.momentum) == (28, 2, 1, 1e-3)
+    assert (size.steps, size.unlabeled, size.test) == (500_000, None, None)
+    assert size.validation["cifar10"] == 5000
+    assert size.validation["svhn"] == 7326
+    assert PictureTrial(Task("digits", "vat", 50, 0), scale="paper").run.trainer.learning_rate(
+        400_000
+    ) == pytest.approx(6e-4)
