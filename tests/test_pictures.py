@@ -18,7 +18,7 @@ from labelgrad.experiments.picture_tuning import OWN, PictureTuningTrial, Search
 from labelgrad.experiments.pictures import PictureTrial
 from labelgrad.experiments.settings import PUBLISHED, Choice, choice
 from labelgrad.methods import METHODS
-from tests.test_cli import COMMAND, labelgrad
+from tests.test_cli import COMMAND, gone, labelgrad
 from tests.test_reproduce import lines
 
 
@@ -166,13 +166,19 @@ def test_the_command_trains_draws_and_does_not_train_again(tmp_path):
 def test_a_killed_search_goes_on(tmp_path):
     arguments = [*COMMAND, "tune", "digits", "--scale", "tiny", "--labels", "50", "--trials", "2"]
     arguments += ["--methods", "supervised,lga", "--out", str(tmp_path)]
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        arguments,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     for _ in range(600):
         time.sleep(0.1)
         if (tmp_path / "results.jsonl").exists() or process.poll() is not None:
             break
     process.send_signal(signal.SIGKILL)
     process.wait()
+    assert gone(process.pid)  # the worker that had nothing to do, too
     said = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     found = lines(tmp_path)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from multiprocessing import active_children, get_context, parent_process
 from queue import Empty, Queue
+from threading import Thread
 from typing import Any, Protocol, cast
 
 from labelgrad.cli.progress import Progress
@@ -108,6 +109,7 @@ def _begin(told: Queue[Told]) -> None:
     _told = told
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)  # the workers share the cores; their threads would only fight
+    Thread(target=_leave_with_parent, daemon=True).start()
 
 
 def _finish(name: str, make: Callable[..., Work], settings: Settings) -> History:
@@ -116,14 +118,14 @@ def _finish(name: str, make: Callable[..., Work], settings: Settings) -> History
         if time.monotonic() - last > PAUSE or record["step"] == work.steps:
             last = time.monotonic()
             _tell(name, record["step"], work.steps, record["loss"])
-            _leave_if_orphaned()
     return work.history
 
 
-def _leave_if_orphaned() -> None:
-    """End this worker when its parent is gone: killed, it could not tell anybody."""
+def _leave_with_parent() -> None:
+    """End this worker, busy or idle, when its parent is gone: killed, it could not tell anybody."""
     parent = parent_process()
-    if parent is not None and not parent.is_alive():
+    if parent is not None:
+        parent.join()
         os._exit(1)
 
 
