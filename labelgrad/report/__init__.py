@@ -1,0 +1,1 @@
+"""One page that shows a finished run, drawn from `ReportData` alone."""

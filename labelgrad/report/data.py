@@ -1,0 +1,195 @@
+"""What the page shows, and nothing else: plain values that any run can fill in.
+
+Parts that were not measured are left at their defaults, and the page leaves their sections out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS = ("pictures", "table", "arrays")
+TASKS = ("classification", "regression")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, and the interval it probably lies in."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """The method beside the supervised baseline, on examples neither was trained on.
+
+    In a classification an error is a part of 1, and the page shows it as percent.
+    """
+
+    measure: str  # "error", "root mean squared error": smaller is better
+    method: Estimate
+    baseline: Estimate
+    verdict: str  # whether the unlabeled data helped, as one plain sentence
+    kept: str  # which of the two models was kept, by its name
+    uncertainty: str  # what the intervals are, as one plain sentence
+    difference: Estimate | None = None  # baseline − method, paired: above 0 the method is better
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One measure of one run over its steps; several folds of a run are several curves."""
+
+    name: str
+    measure: str
+    steps: Sequence[int]
+    values: Sequence[float]
+    baseline: bool = False
+
+    def __post_init__(self) -> None:
+        _same_length(f"The curve {self.name!r}", steps=self.steps, values=self.values)
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Predictions of about the same confidence: its mean, the part that is right, how many."""
+
+    confidence: float
+    accuracy: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How far confidence can be believed: the bins that hold anything, and their error."""
+
+    bins: Sequence[Bin]
+    ece: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Confidence on the held-out examples before and after temperature scaling."""
+
+    before: Reliability
+    after: Reliability
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The labeled and the unlabeled gradient over the steps: ‖g_ℓ − g_u‖ and their cosine."""
+
+    steps: Sequence[int]
+    gap: Sequence[float]
+    cosine: Sequence[float]
+
+    def __post_init__(self) -> None:
+        _same_length("The gradients", steps=self.steps, gap=self.gap, cosine=self.cosine)
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One unlabeled example: its imputed label, what the model says, and how it looks.
+
+    `picture` is 8-bit, (height, width), (channels, height, width) or (height, width, channels);
+    `cells` are its values in `ReportData.columns`. Values without a probability have `None`.
+    """
+
+    name: str
+    label: str
+    prediction: str
+    label_probability: float | None = None
+    prediction_probability: float | None = None
+    picture: NDArray[np.uint8] | None = None
+    cells: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportData:
+    """Everything on the page.
+
+    >>> data = ReportData(
+    ...     data="pets.csv", kind="table", task="classification", labeled=30, unlabeled=500,
+    ...     method="lga", model="MLP", steps=1000, seconds=12.5, seed=0, version="0.1.0",
+    ...     classes=("cat", "dog"), class_counts=(20, 10),
+    ... )
+    >>> data.held_out is None, data.surest
+    (True, ())
+    """
+
+    data: str
+    kind: str
+    task: str
+    labeled: int
+    unlabeled: int
+    method: str
+    model: str
+    steps: int
+    seconds: float
+    seed: int
+    version: str
+    target: str | None = None  # the column of a table that is predicted
+    held_out: str | None = None  # how the labeled examples were divided, as one sentence
+    classes: Sequence[str] = ()
+    class_counts: Sequence[int] = ()  # labeled examples of each class
+    skipped: Sequence[tuple[str, str]] = ()  # name, reason
+    notes: Sequence[str] = ()
+    result: Result | None = None
+    curves: Sequence[Curve] = ()
+    calibration: Calibration | None = None
+    confusion: Sequence[Sequence[int]] | None = None  # rows are the true classes
+    truth: Sequence[float] = ()  # of a regression, on the held-out examples
+    predicted: Sequence[float] = ()
+    gradients: Gradients | None = None
+    columns: Sequence[str] = ()  # shown of a table
+    surest: Sequence[Example] = ()
+    least_sure: Sequence[Example] = ()
+    contested: Sequence[Example] = ()
+
+    def __post_init__(self) -> None:
+        _one_of("kind", self.kind, KINDS)
+        _one_of("task", self.task, TASKS)
+        _same_length("The classes", classes=self.classes, class_counts=self.class_counts)
+        _same_length("The regression", truth=self.truth, predicted=self.predicted)
+        if self.confusion is not None:
+            rows = {len(self.confusion), *(len(row) for row in self.confusion)}
+            if rows != {len(self.classes)}:
+                raise ValueError(
+                    f"The confusion matrix must have a row and a column for each of the "
+                    f"{len(self.classes)} classes, got the lengths {sorted(rows)}."
+                )
+
+
+def reliability(probabilities: Any, labels: Any, *, bins: int = 15) -> Reliability:
+    """Predictions in equal bins of their highest probability, and the calibration error.
+
+    >>> reliability([[0.75, 0.25], [0.75, 0.25]], [0, 1])
+    Reliability(bins=(Bin(confidence=0.75, accuracy=0.5, count=2),), ece=0.25)
+    """
+    table, truth = np.asarray(probabilities, dtype=float), np.asarray(labels)
+    confidence, right = table.max(1), table.argmax(1) == truth
+    place = np.clip(np.ceil(confidence * bins).astype(int), 1, bins)
+    filled = tuple(
+        Bin(float(confidence[here].mean()), float(right[here].mean()), int(here.sum()))
+        for here in (place == number for number in range(1, bins + 1))
+        if here.any()
+    )
+    total = sum(each.count * abs(each.confidence - each.accuracy) for each in filled)
+    return Reliability(filled, total / len(truth))
+
+
+def _one_of(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {value!r}.")
+
+
+def _same_length(what: str, **parts: Sequence[Any]) -> None:
+    if len({len(part) for part in parts.values()}) > 1:
+        counts = ", ".join(f"{len(part)} {name}" for name, part in parts.items())
+        raise ValueError(f"{what} must have as many of each, got {counts}.")

@@ -1,0 +1,165 @@
+"""What charts are made of: elements whose texts are escaped, scales, axes, lines and dots.
+
+Colours are classes of the style sheet, so that a chart follows the page into dark mode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from labelgrad.report.text import number, plain
+
+WIDTH = 380  # of every chart, in its own units; the page scales it
+HUGE = 1e200  # beyond this a value has no place on a chart; neither has one that is not a number
+Point = tuple[float, float]
+Format = Callable[[float], str]
+
+
+def tag(name: str, *children: object, **attributes: object) -> Markup:
+    """One element; every text and every attribute in it is escaped.
+
+    `class_` is written class, `text_anchor` text-anchor.
+
+    >>> print(tag("text", "a < b", class_="tick", x=2.0))
+    <text class="tick" x="2">a &lt; b</text>
+    """
+    pairs = [(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()]
+    written = "".join(f' {key}="{escape(_attribute(value))}"' for key, value in pairs)
+    inside = "".join(escape(plain(child)) for child in children)
+    return Markup(f"<{name}{written}>{inside}</{name}>")
+
+
+def _attribute(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else plain(value)
+
+
+def chart(key: str, title: str, description: str, height: float, *marks: Markup) -> Markup:
+    """A picture with a name and a description for those who do not see it."""
+    return tag(
+        "svg",
+        tag("title", title, id=f"{key}-title"),
+        tag("desc", description, id=f"{key}-description"),
+        *marks,
+        viewBox=f"0 0 {WIDTH} {height:g}",
+        role="img",
+        aria_labelledby=f"{key}-title {key}-description",
+    )
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values to places on the page, evenly or, with `log`, by their ratios.
+
+    >>> across = Scale(0, 10, 40, 140)
+    >>> across(5), across.ticks()
+    (90.0, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0])
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, here = self.low, self.high, value
+        if self.log:
+            low, high, here = (math.log10(each) for each in (low, high, value))
+        return self.start + (here - low) / (high - low) * (self.end - self.start)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """At most about `most` round values within the scale."""
+        if self.log:
+            powers = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
+            every = max(1, math.ceil(len(powers) / most))
+            if len(powers) > 1:
+                return [10.0**power for power in powers[::every]]
+        step = _round_step((self.high - self.low) / most)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [float(f"{place * step:.12g}") for place in range(first, last + 1)]
+
+
+def _round_step(rough: float) -> float:
+    """The smallest of 1, 2, 5, 10, 20, … times a power of ten that is not below `rough`."""
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+
+
+def span(
+    values: Iterable[float],
+    start: float,
+    end: float,
+    *,
+    also: Sequence[float] = (),
+    log: bool = False,
+) -> Scale:
+    """A scale with room for all finite values, and for those in `also`.
+
+    >>> span([3.0, 3.0], 0, 100)
+    Scale(low=2.5, high=3.5, start=0, end=100, log=False)
+    """
+    known = [value for value in (*values, *also) if abs(value) < HUGE] or [0.0, 1.0]
+    low, high = min(known), max(known)
+    if high - low <= 1e-12 * max(abs(low), abs(high), 1e-288):
+        room = max(0.5, abs(low) / 100) if not log else 0
+        low, high = (low / 2, high * 2) if log else (low - room, high + room)
+    elif not log:
+        room = 0.04 * (high - low)
+        low, high = (
+            edge if edge in also else edge + sign * room for edge, sign in ((low, -1), (high, 1))
+        )
+    return Scale(low, high, start, end, log)
+
+
+def left_axis(scale: Scale, left: float, right: float, form: Format = number) -> Markup:
+    """Horizontal lines across the chart at round values, with the values on their left."""
+    return Markup("").join(
+        tag("line", class_="grid", x1=left, x2=right, y1=scale(tick), y2=scale(tick))
+        + tag("text", form(tick), class_="tick end", x=left - 6, y=scale(tick) + 4)
+        for tick in scale.ticks(5)
+    )
+
+
+def bottom_axis(scale: Scale, y: float, title: str, form: Format = number) -> Markup:
+    """Round values below the chart, and what they are."""
+    ticks = [
+        tag("text", form(tick), class_="tick middle", x=scale(tick), y=y + 15)
+        for tick in scale.ticks(5)
+    ]
+    line = tag("line", class_="axis", x1=scale.start, x2=scale.end, y1=y, y2=y)
+    name = tag("text", title, class_="name middle", x=(scale.start + scale.end) / 2, y=y + 33)
+    return line + Markup("").join(ticks) + name
+
+
+def line(points: Iterable[Point], class_: str) -> Markup:
+    """A line through the points; it breaks where one of them is not finite."""
+    path, pen = "", "M"
+    for x, y in points:
+        whole = math.isfinite(x) and math.isfinite(y)
+        path += f"{pen}{x:.1f} {y:.1f}" if whole else ""
+        pen = "L" if whole else "M"
+    return tag("path", class_=f"line {class_}", d=path)
+
+
+def dots(points: Iterable[Point], class_: str, radius: float = 3.0) -> Markup:
+    """A dot at each point that is finite."""
+    return Markup("").join(
+        tag("circle", class_=f"dot {class_}", cx=round(x, 1), cy=round(y, 1), r=radius)
+        for x, y in points
+        if math.isfinite(x) and math.isfinite(y)
+    )
+
+
+def thin(count: int, most: int) -> list[int]:
+    """At most `most` of the places from 0 to `count`, evenly, with the first and the last.
+
+    >>> thin(3, 10), thin(101, 5)
+    ([0, 1, 2], [0, 25, 50, 75, 100])
+    """
+    if count <= most:
+        return list(range(count))
+    return [round(place * (count - 1) / (most - 1)) for place in range(most)]

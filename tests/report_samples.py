@@ -1,0 +1,109 @@
+"""A small report of each kind, for the tests of the page and of the page in a browser."""
+
+import numpy as np
+
+from labelgrad.report.data import (
+    Calibration,
+    Curve,
+    Estimate,
+    Example,
+    Gradients,
+    ReportData,
+    Result,
+    reliability,
+)
+
+RANDOM = np.random.default_rng(0)
+STEPS = list(range(0, 1001, 100))
+PROBABILITIES = RANDOM.dirichlet(np.ones(3), 60)
+LABELS = RANDOM.integers(0, 3, 60)
+RUN = {
+    "model": "MLP 64–64–3",
+    "steps": 1000,
+    "seconds": 75.0,
+    "seed": 7,
+    "version": "0.1.0",
+    "labeled": 60,
+    "unlabeled": 1737,
+    "method": "lga+vat",
+    "held_out": "Every labeled example once, in 5 parts.",
+}
+
+
+def example(name, label, prediction, **changes):
+    picture = RANDOM.integers(0, 256, (8, 8), dtype=np.uint8)
+    given = {"label_probability": 0.617, "prediction_probability": 0.532, "picture": picture}
+    return Example(name, label, prediction, **(given | changes))
+
+
+def result(measure="error", scale=1.0):
+    return Result(
+        measure,
+        Estimate(0.041 * scale, 0.021 * scale, 0.062 * scale),
+        Estimate(0.093 * scale, 0.067 * scale, 0.119 * scale),
+        "The unlabeled data helped.",
+        "lga+vat",
+        "The intervals are of 95%.",
+        Estimate(0.052 * scale, 0.031 * scale, 0.074 * scale),
+    )
+
+
+def pictures(names=("cat", "dog", "bird"), *, note="A note.", file="new/1.png", **changes):
+    first, second, third = names
+    given = {
+        "data": "pets",
+        "kind": "pictures",
+        "task": "classification",
+        "classes": names,
+        "class_counts": (31, 26, 3),
+        "skipped": [(file, "it is cut off")],
+        "notes": [note],
+        "result": result(),
+        "curves": [
+            Curve("lga+vat", "error", STEPS, [1 / (1 + step) for step in STEPS]),
+            Curve("supervised only", "error", STEPS, [2 / (2 + step) for step in STEPS], True),
+            Curve("lga+vat", "loss", STEPS, [3 / (1 + step) for step in STEPS]),
+        ],
+        "calibration": Calibration(
+            reliability(PROBABILITIES, LABELS), reliability(PROBABILITIES**0.5, LABELS), 1.83
+        ),
+        "confusion": [[17, 4, 0], [1, 18, 0], [0, 2, 18]],
+        "gradients": Gradients(STEPS, [5.0] * 11, [0.5] * 11),
+        "surest": [example(file, name, name) for name in names],
+        "least_sure": [example(file, first, first), example(file, second, second)],
+        "contested": [example(file, first, third), example(file, second, first)],
+    }
+    return ReportData(**(RUN | given | changes))
+
+
+def table(names=("cat", "dog"), columns=("weight", "legs"), *, cell="4", **changes):
+    rows = [example(str(row), names[row % 2], names[0], picture=None) for row in range(4)]
+    given = {
+        "data": "pets.csv",
+        "kind": "table",
+        "task": "classification",
+        "target": "pet",
+        "classes": names,
+        "class_counts": (40, 20),
+        "columns": columns,
+        "surest": [
+            Example(row.name, row.label, row.prediction, 0.9, 0.8, cells=(cell, "4"))
+            for row in rows
+        ],
+    }
+    return ReportData(**(RUN | given | changes))
+
+
+def regression(**changes):
+    truth = RANDOM.normal(150, 40, 60)
+    given = {
+        "data": "diabetes.csv",
+        "kind": "table",
+        "task": "regression",
+        "target": "progression",
+        "result": result("root mean squared error", 1000),
+        "truth": truth.tolist(),
+        "predicted": (truth + 10).tolist(),
+        "contested": [Example("17", "151.5", "98.2")],
+    }
+    return ReportData(**(RUN | given | changes))

@@ -1,0 +1,325 @@
+"""The page shows what it was given, and a name from a person's data is never more than a name."""
+
+import base64
+import errno
+import hashlib
+import io
+import math
+import os
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example as tried
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from labelgrad.report import charts, comparisons, svg
+from labelgrad.report.data import Curve, Estimate, Example, Gradients, reliability
+from labelgrad.report.page import render, write_report
+from labelgrad.report.text import plain
+from labelgrad.report.thumbnail import thumbnail
+from labelgrad.training.evaluation import calibration_error
+from tests.report_samples import LABELS, PROBABILITIES, pictures, regression, table
+
+NASTY = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'onmouseover='alert(1)",
+    "</style></title></svg><b>",
+    "{{7*7}}{% raw %}${7*7}",
+    "javascript:alert(1)",
+    "https://example.org/x.png",
+    "gnp.\u202etac",
+    "<!-- ]]> &lt;&amp;",
+    "a\x00b\udcff\ud83d",
+    "x" * 3000,
+    "",
+)
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes, and all its text outside style and script."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.pieces, self.code, self.where = [], [], {}, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self.where.append(tag)
+
+    def handle_endtag(self, tag):
+        self.where.append(f"/{tag}")
+
+    def handle_data(self, data):
+        if self.where and self.where[-1] in ("style", "script"):
+            self.code[self.where[-1]] = data
+        else:
+            self.pieces.append(data)
+
+    @property
+    def text(self):
+        return "".join(self.pieces)
+
+    @property
+    def words(self):
+        return " ".join(" ".join(self.pieces).split())
+
+    @property
+    def skeleton(self):
+        """Which elements there are, with which attributes; names may only move a turned label."""
+        movable = {"transform", "wbr"}
+        return [(tag, set(given) - movable) for tag, given in self.elements if tag not in movable]
+
+
+def distinct(name):
+    return (f"{name}1", f"{name}2", f"{name}3")
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_a_name_shows_as_text_wherever_it_stands(nasty):
+    names = distinct(nasty)
+    page = Page(render(pictures(names, note=f"N{nasty}", file=f"F{nasty}", data=f"D{nasty}")))
+    for shown in (*names, f"N{nasty}", f"F{nasty}", f"D{nasty}"):
+        assert plain(shown) in page.text
+    assert page.skeleton == Page(render(pictures())).skeleton
+    assert "49" not in page.text
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_columns_and_cells_of_a_table_are_only_text(nasty):
+    columns, cell = (f"A{nasty}", f"B{nasty}"), f"C{nasty}"
+    page = Page(render(table(distinct(nasty)[:2], columns, cell=cell, target=f"T{nasty}")))
+    for shown in (*columns, cell, f"T{nasty}"):
+        assert plain(shown) in page.text
+    assert page.skeleton == Page(render(table())).skeleton
+
+
+@given(st.text(max_size=30))
+@tried("</svg><script>")
+def test_no_text_changes_the_elements_of_the_page(text):
+    assert Page(render(table(distinct(text)[:2], cell=text))).skeleton == TABLE_SKELETON
+
+
+TABLE_SKELETON = Page(render(table())).skeleton
+
+
+@pytest.mark.parametrize("sample", [pictures, table, regression])
+def test_nothing_is_loaded_and_only_our_own_script_may_run(sample):
+    text = render(sample())
+    page = Page(text)
+    assert not re.search(r"https?://|@import|url\(", text)
+    for tag, has in page.elements:
+        assert not [name for name in has if name.startswith("on") or name == "style"]
+        assert has.get("src", "data:image/png").startswith("data:image/png")
+        assert has.get("href", "#").startswith("#")
+        assert tag not in ("link", "iframe", "object", "embed", "base", "form")
+    policy = next(g["content"] for _, g in page.elements if "Policy" in g.get("http-equiv", ""))
+    assert policy.startswith("default-src 'none'; img-src data:; ")
+    for kind in ("style", "script"):
+        digest = base64.b64encode(hashlib.sha256(page.code[kind].encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}';" in policy
+    assert "unsafe" not in policy
+
+
+def test_no_name_reaches_the_script():
+    assert "cat" not in Page(render(pictures())).code["script"]
+    ids = [
+        given["data-label"]
+        for _, given in Page(render(pictures())).elements
+        if "data-label" in given
+    ]
+    assert sorted(set(ids)) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("sample", [pictures, table, regression])
+def test_every_chart_has_a_name_and_a_description_of_its_own(sample):
+    page = Page(render(sample()))
+    ids = [given["id"] for _, given in page.elements if "id" in given]
+    assert len(ids) == len(set(ids))
+    for _, chart in (each for each in page.elements if each[1].get("role") == "img"):
+        assert set(chart["aria-labelledby"].split()) <= set(ids)
+
+
+def test_the_numbers_of_a_classification_are_those_given():
+    text = Page(render(pictures())).words
+    for shown in ("4.1% 2.1% to 6.2%", "9.3% 6.7% to 11.9%", "points better 5.2 3.1 to 7.4"):
+        assert shown in text
+    assert "60 labeled and 1,737 unlabeled pictures, lga+vat , 1,000 steps in 1 min 15 s" in text
+    assert "The unlabeled data helped." in text
+    assert "cat dog 4 19.0% bird dog 2 10.0% dog cat 1 5.3%" in text
+    before = calibration_error(torch.tensor(PROBABILITIES), torch.tensor(LABELS))
+    assert f"Before · ECE {100 * before:.1f}%" in text
+    assert "After temperature 1.83 · ECE" in text
+    assert "cat 31 dog 26 bird few 3" in text
+
+
+def test_a_regression_has_dots_in_place_of_classes():
+    page = Page(render(regression()))
+    text = page.words
+    assert "41 21 to 62" in text
+    assert "better by 52 31 to 74" in text
+    assert "True minus predicted of 60 held-out examples, from −10 to −10." in text
+    assert sum(given.get("class") == "dot method soft" for _, given in page.elements) == 120
+    assert "17 151.5 98.2" in text
+    assert "Confusion" not in text
+    assert "label-filter" not in str(page.elements)
+
+
+def test_a_worse_method_is_called_worse():
+    word, numbers = charts.gain(Estimate(-3.0, -5.0, 1.0), "regression")
+    assert (word, numbers) == ("worse by", ["3", "−1", "5"])
+
+
+def test_what_was_not_measured_is_left_out():
+    bare = pictures(
+        result=None,
+        curves=(),
+        calibration=None,
+        confusion=None,
+        gradients=None,
+        surest=(),
+        least_sure=(),
+        contested=(),
+        skipped=(),
+        notes=(),
+    )
+    sections = [given["id"] for tag, given in Page(render(bare)).elements if tag == "section"]
+    assert sections == ["data"]
+
+
+def test_links_within_the_page_lead_somewhere():
+    for sample in (pictures(), table(), regression()):
+        elements = Page(render(sample)).elements
+        ids = {given.get("id") for _, given in elements}
+        assert {given["href"][1:] for tag, given in elements if tag == "a"} <= ids
+
+
+def test_an_empty_group_and_a_single_class_need_no_filter():
+    one = [Example("1", "cat", "cat", picture=np.zeros((3, 9, 5), dtype=np.uint8))]
+    page = Page(render(pictures(surest=one, least_sure=(), contested=())))
+    groups = [given["data-group"] for tag, given in page.elements if tag == "button"]
+    assert groups == ["surest", ""]
+    assert "select" not in [tag for tag, _ in page.elements]
+
+
+def test_many_classes_are_a_list_of_the_worst_pairs():
+    classes = tuple(f"class {number}" for number in range(51))
+    matrix = np.eye(51, dtype=int) * 5
+    matrix[3, 44] = 2
+    page = Page(
+        render(pictures(classes=classes, class_counts=(5,) * 51, confusion=matrix.tolist()))
+    )
+    assert "Confusion matrix" not in page.text
+    assert "class 3 class 44 2 28.6%" in page.words
+
+
+def test_a_heat_map_has_a_cell_for_each_pair():
+    matrix = [[3, 1], [0, 4]]
+    page = Page(comparisons.confusion(matrix, ["a", "b"]))
+    cells = [given for _, given in page.elements if "cell" in given.get("class", "")]
+    assert [float(cell["fill-opacity"]) for cell in cells] == [0.78, 0.34, 0.0, 1.0]
+    assert "7 of 8 held-out examples" in page.text
+
+
+def test_numbers_that_are_none_leave_gaps_and_no_traces():
+    broken = [float("nan"), 1.0, float("inf"), 0.5, float("nan")]
+    data = pictures(
+        curves=[Curve("lga", "error", [1, 2, 3, 4, 5], broken)],
+        gradients=Gradients([1, 2, 3, 4, 5], broken, [float("nan")] * 5),
+    )
+    page = Page(render(data))
+    drawn = [value for _, given in page.elements for name, value in given.items() if name != "src"]
+    assert not [value for value in drawn if re.search(r"\b(nan|inf)\b", str(value))]
+    assert svg.line([(0, 0), (1, math.nan), (2, 2), (3, 3)], "").count("M") == 2
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e6), st.integers(2, 10))
+def test_ticks_are_round_few_and_within_the_scale(low, width, most):
+    width *= max(1.0, abs(low))
+    scale = svg.Scale(low, low + width, 0, 100)
+    ticks = scale.ticks(most)
+    assert len(ticks) <= most + 1
+    assert all(-1e-4 <= scale(tick) <= 100 + 1e-4 for tick in ticks)
+    assert {f"{b - a:.1e}"[:3] for a, b in pairwise(ticks)} <= {"1.0", "2.0", "5.0"}
+
+
+@given(st.lists(st.floats(allow_nan=True), max_size=6), st.booleans())
+def test_a_scale_has_room_for_whatever_comes(values, zero):
+    scale = svg.span(values, 0, 100, also=[0.0] if zero else [])
+    shown = [value for value in values if abs(value) < svg.HUGE]
+    assert all(-1e-6 <= scale(value) <= 100 + 1e-6 for value in shown)
+    assert scale.ticks() is not None
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (1, 8, 8), (8, 8, 1), (3, 8, 8), (8, 8, 3)])
+def test_a_thumbnail_holds_the_same_pixels(shape):
+    pixels = np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
+    for picture in (pixels, torch.tensor(pixels)):
+        data = base64.b64decode(thumbnail(picture).removeprefix("data:image/png;base64,"))
+        found = np.asarray(Image.open(io.BytesIO(data)))
+        expected = pixels.transpose(1, 2, 0) if shape[0] in (1, 3) else pixels
+        assert (found == expected.squeeze()).all()
+
+
+def test_a_large_picture_becomes_small_and_a_wrong_one_is_refused():
+    data = base64.b64decode(thumbnail(np.zeros((300, 600, 3), np.uint8)).split(",")[1])
+    assert Image.open(io.BytesIO(data)).size == (96, 48)
+    for wrong in (np.zeros((8, 8)), np.zeros((2, 8, 8), np.uint8), np.zeros((0, 8), np.uint8)):
+        with pytest.raises(ValueError, match="8-bit"):
+            thumbnail(wrong)
+
+
+def test_bins_and_error_are_those_of_the_evaluation():
+    found = reliability(torch.tensor(PROBABILITIES), torch.tensor(LABELS))
+    expected = calibration_error(torch.tensor(PROBABILITIES), torch.tensor(LABELS))
+    assert found.ece == pytest.approx(expected, rel=1e-12)
+    assert sum(each.count for each in found.bins) == 60
+
+
+def test_what_does_not_fit_together_is_refused():
+    with pytest.raises(ValueError, match="11 steps, 2 values"):
+        Curve("lga", "error", range(11), [0.1, 0.2])
+    with pytest.raises(ValueError, match="each of the 3 classes"):
+        pictures(confusion=[[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match="must be one of pictures, table, arrays"):
+        pictures(kind="sound")
+
+
+def test_the_same_data_give_the_same_page():
+    data = pictures()
+    assert render(data) == render(data)
+
+
+def test_a_report_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = write_report(table(), tmp_path / "run" / "report.html")
+    old = path.read_text("utf-8")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(
+        OSError, match=r"report\.html could not be written \(No space left"
+    ) as error:
+        write_report(pictures(), path)
+    assert "\n" not in str(error.value)
+    assert path.read_text("utf-8") == old
+    assert os.listdir(path.parent) == ["report.html"]
+
+
+def test_a_folder_that_cannot_be_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="could not be written"):
+        write_report(table(), tmp_path / "file" / "report.html")
+
+
+def test_the_page_is_valid_utf8_whatever_the_names(tmp_path):
+    path = write_report(table(("a\udcff", "b")), tmp_path / "report.html")
+    assert "a�" in path.read_bytes().decode()
