@@ -27,6 +27,7 @@ wheel: $(READY)           ## build the wheel, install it in an empty environment
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
 	cd dist && ../.venv-wheel/bin/python -c "import labelgrad; labelgrad.LGAClassifier"
+	cd dist && ../.venv-wheel/bin/python -c "import doctest, labelgrad.report.page as page; exit(doctest.testmod(page).failed)"
 	cd dist && ../.venv-wheel/bin/labelgrad --version
 
 benchmark: $(READY)       ## what a step, the label table and random views cost

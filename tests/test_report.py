@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from labelgrad.report import charts, comparisons, svg
+from labelgrad.report.choose import choose
 from labelgrad.report.data import Curve, Estimate, Example, Gradients, reliability
 from labelgrad.report.page import render, write_report
 from labelgrad.report.text import plain
@@ -194,6 +195,16 @@ def test_what_was_not_measured_is_left_out():
     assert sections == ["data"]
 
 
+def test_many_skipped_files_are_folded_and_counted():
+    skipped = [(f"{number}.png", "it is cut off") for number in range(1234)]
+    page = Page(render(pictures(skipped=skipped)))
+    assert "1,234 skipped" in page.words
+    assert "And 1,034 more." in page.words
+    assert [has for tag, has in page.elements if tag == "details"] == [{}]
+    few = Page(render(pictures(skipped=skipped[:5])))
+    assert [has for tag, has in few.elements if tag == "details"] == [{"open": None}]
+
+
 def test_links_within_the_page_lead_somewhere():
     for sample in (pictures(), table(), regression()):
         elements = Page(render(sample)).elements
@@ -205,7 +216,7 @@ def test_an_empty_group_and_a_single_class_need_no_filter():
     one = [Example("1", "cat", "cat", picture=np.zeros((3, 9, 5), dtype=np.uint8))]
     page = Page(render(pictures(surest=one, least_sure=(), contested=())))
     groups = [given["data-group"] for tag, given in page.elements if tag == "button"]
-    assert groups == ["surest", ""]
+    assert groups == ["surest"]
     assert "select" not in [tag for tag, _ in page.elements]
 
 
@@ -323,3 +334,28 @@ def test_a_folder_that_cannot_be_is_one_sentence(tmp_path):
 def test_the_page_is_valid_utf8_whatever_the_names(tmp_path):
     path = write_report(table(("a\udcff", "b")), tmp_path / "report.html")
     assert "a�" in path.read_bytes().decode()
+
+
+def test_each_group_takes_the_most_telling_rows_of_every_class():
+    random = np.random.default_rng(2)
+    labels, model = random.dirichlet(np.ones(4), (2, 200))
+    imputed = labels.argmax(1)
+    rows = choose(labels, model, most=12)
+    for group in rows:
+        assert np.bincount(imputed[group]).tolist() == [3, 3, 3, 3]
+    for name in range(4):
+        best = max(np.flatnonzero(imputed == name), key=lambda row: labels[row].max())
+        assert best in rows.surest
+    assert all(model[row].argmax() != imputed[row] for row in rows.contested)
+    margins = [np.diff(np.sort(labels[row]))[-1] for row in rows.least_sure]
+    assert margins == sorted(margins)
+
+
+def test_nothing_is_contested_where_all_agree_and_rare_classes_leave_room():
+    labels = np.array([[0.9, 0.1]] * 9 + [[0.2, 0.8]])
+    rows = choose(labels, labels, most=6)
+    assert rows.contested == []
+    assert len(rows.surest) == 6
+    assert 9 in rows.surest
+    with pytest.raises(ValueError, match="two or more classes"):
+        choose([[1.0]], [[1.0]])

@@ -65,10 +65,10 @@ def confusion(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> Markup
     """A row for each true class, a column for each prediction; darker is more of the row."""
     names, size = [cut(name, 12) for name in classes], _size(len(classes))
     longest = max(len(name) for name in names)
-    left = 26 + longest * size.letter
-    turned = longest > 3 or len(names) > MOST_COUNTS
-    top = left if turned else 32.0
+    left = 32 + longest * size.letter
     side = min(64.0, (WIDTH - left - 4) / len(names))
+    turned = longest * size.letter > side - 2
+    top = left if turned else 32.0
     marks = [
         tag("text", "true ↓", class_=f"name end {size.style}", x=left - 5, y=top - 5),
         tag("text", "predicted →", class_=f"name {size.style}", x=left, y=11.0),
@@ -98,7 +98,7 @@ def _beside(name: str, x: float, y: float, size: Size) -> Markup:
 
 def _above(name: str, x: float, y: float, size: Size, *, turned: bool) -> Markup:
     if not turned:
-        return tag("text", name, class_="tick middle", x=x, y=y)
+        return tag("text", name, class_=f"tick middle {size.style}", x=x, y=y)
     place = x + size.half
     turn = f"rotate(-90 {place:.1f} {y:.1f})"
     return tag("text", name, class_=f"tick {size.style}", x=place, y=y, transform=turn)

@@ -23,6 +23,7 @@ from labelgrad.report.text import broken, cut, duration, number, percent, plain,
 from labelgrad.report.thumbnail import TINY, thumbnail
 
 HERE = Path(__file__).parent
+MOST_SKIPPED = 200  # shown by name
 
 
 class Group(NamedTuple):
@@ -59,6 +60,7 @@ def render(data: ReportData) -> str:
             pairs=_pairs(data),
             groups=_groups(data),
             labels=_labels(data),
+            most_skipped=MOST_SKIPPED,
             most_labels=max(data.class_counts, default=0),
         )
     )
