@@ -37,6 +37,8 @@ _HOME = {
     "PseudoLabel": "labelgrad.objectives.pseudo_label",
     "SoftMatch": "labelgrad.objectives.softmatch",
     "evaluate": "labelgrad.training.evaluation",
+    "fit": "labelgrad.fitting.fit",
+    "load": "labelgrad.fitting.result",
 }
 
 __all__ = [
@@ -66,12 +68,16 @@ __all__ = [
     "WideResNet",
     "__version__",
     "evaluate",
+    "fit",
+    "load",
 ]
 
 if TYPE_CHECKING:
     from labelgrad.alignment.table import LabelTable
     from labelgrad.data.stream import Stream
     from labelgrad.estimators import LGAClassifier, LGARegressor
+    from labelgrad.fitting.fit import fit
+    from labelgrad.fitting.result import load
     from labelgrad.losses import CrossEntropy, SquaredError
     from labelgrad.models.mlp import MLP
     from labelgrad.models.wide_resnet import WideResNet

@@ -29,7 +29,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, 
     ({'w': tensor([1., 1.])}, {'step': 5})
     """
     half = path.with_suffix(".partial")
-    separate, text = _unshared(tensors), json.dumps(info)
+    separate, text = unshared(tensors), json.dumps(info)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(separate, half, {"info": text, "digest": digest(separate, text)})
@@ -72,7 +72,7 @@ def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
     return content.hexdigest()
 
 
-def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors on the CPU, each with memory of its own: tied weights are written twice."""
     seen: set[int] = set()
     separate = {}

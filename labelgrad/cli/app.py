@@ -16,7 +16,7 @@ INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 
 app = typer.Typer(
     help="Semi-supervised learning by label gradient alignment.",
-    epilog="Example: labelgrad demo --seeds 2",
+    epilog="Example: labelgrad fit pictures/ --labels labels.csv --out runs/mine",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -51,6 +51,66 @@ def demo(
     from labelgrad.cli.demo import run_demo
 
     run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out)
+
+
+@app.command(epilog="Example: labelgrad fit pets.csv --target kind --out runs/pets")
+def fit(
+    data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA if not given.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
+    method: Annotated[str | None, typer.Option(help="A sum such as lga+vat.")] = None,
+    model: Annotated[str | None, typer.Option(help="Such as mlp, wrn-10-1, wrn-16-2.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
+    time_budget: Annotated[float | None, typer.Option(help="Minutes, in place of steps.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same result.")] = None,
+    device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
+    size: Annotated[int | None, typer.Option(help="Side of the pictures, in pixels.")] = None,
+    mirror: Annotated[
+        bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+) -> None:
+    """Learn from data with few labels, beside a supervised baseline; keep the better model.
+
+    The run folder gets the model, labels.csv with a label for every unlabeled example, and what
+    was measured. Ctrl-C keeps what there is (exit code 130), and --resume goes on.
+    """
+    from labelgrad.cli.fit import run_fit
+
+    run_fit(
+        data,
+        out=out or Path("runs") / data.resolve().stem,
+        reading={"labels": labels, "target": target, "task": task, "size": size, "strict": strict},
+        training={
+            "method": method,
+            "model": model,
+            "steps": steps,
+            "time_budget": time_budget,
+            "seed": seed,
+            "mirror": mirror or None,
+            "device": device,
+        },
+        resume=resume,
+    )
+
+
+@app.command(epilog="Example: labelgrad predict runs/pets new.csv --out predictions.csv")
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    data: Annotated[Path, typer.Argument(help="New data of the same kind.")],
+    out: Annotated[Path, typer.Option(help="Where to write them.")] = Path("predictions.csv"),
+    all_classes: Annotated[
+        bool, typer.Option("--all-classes", help="One column for each class, too.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+) -> None:
+    """Predict labels for new data, with calibrated probabilities, as CSV."""
+    from labelgrad.cli.predict import run_predict
+
+    run_predict(run, data, out=out, all_classes=all_classes, strict=strict)
 
 
 @app.command(epilog="Example: labelgrad reproduce synthetic --trials 3 --workers 2")
@@ -197,7 +257,8 @@ def main() -> None:
         app(args=[argument for argument in sys.argv[1:] if argument != "--debug"])
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            _say("stopped; the same command goes on from the last checkpoint.", INTERRUPTED)
+            same = "the same command with --resume" if "fit" in sys.argv else "the same command"
+            _say(f"stopped; {same} goes on from the last checkpoint.", INTERRUPTED)
         raise
     except (ValueError, RuntimeError, OSError, ImportError) as error:
         if debug:

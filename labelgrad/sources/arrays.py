@@ -23,18 +23,24 @@ LARGE, DENSE = 2**30, 100  # bytes, and how far real data shrink: beyond both a 
 def read_arrays(path: Path, *, task: str | None) -> Source:
     """Read `x` and `y`; a table if `x` has two dimensions, pictures if it has three or four."""
     arrays = load_arrays(path, ("x", "y"))
-    x, y = arrays["x"], arrays["y"]
-    _check_x(x, path.name)
+    return array_source(arrays["x"], arrays["y"], task=task, file=path.name)
+
+
+def array_source(x: Array, y: Array, *, task: str | None = None, file: str = "memory") -> Source:
+    """Arrays as `read_arrays` has them; `file` is where sentences say they are.
+
+    >>> array_source(np.eye(3), np.array([0, 1, -1])).summary
+    {'labeled': 2, 'unlabeled': 1, 'skipped': 0, 'classes': {'0': 1, '1': 1}}
+    """
+    _check_x(x, file)
     if y.shape not in ((len(x),), (len(x), 1)):
         raise ValueError(
-            f"`y` in {path.name} must have one label for each of the {len(x)} rows of `x`, got the "
+            f"`y` in {file} must have one label for each of the {len(x)} rows of `x`, got the "
             f"shape {y.shape}."
         )
-    cells, notes = _label_cells(y.reshape(-1), path.name)
-    found = targets(cells, task, f"`y` in {path.name}")
-    tensor, described, more = (
-        _fit_table(x, path.name) if x.ndim == 2 else _fit_pictures(x, path.name)
-    )
+    cells, notes = _label_cells(y.reshape(-1), file)
+    found = targets(cells, task, f"`y` in {file}")
+    tensor, described, more = _fit_table(x, file) if x.ndim == 2 else _fit_pictures(x, file)
     preparation = found.preparation("arrays", shape=list(x.shape[1:]), **described)
     names = [str(row) for row in range(len(x))]
     notes = found.notes + notes + more
@@ -52,18 +58,27 @@ def read_arrays(path: Path, *, task: str | None) -> Source:
 
 def prepare_arrays(preparation: dict[str, Any], path: Path) -> Prepared:
     """New rows of the shape the old ones had; `y` is not read."""
-    x = load_arrays(path, ("x",))["x"]
-    _check_x(x, path.name)
+    return prepare_array(preparation, load_arrays(path, ("x",))["x"], file=path.name)
+
+
+def prepare_array(preparation: dict[str, Any], x: Array, *, file: str = "memory") -> Prepared:
+    """The same for an array that is there already."""
+    if preparation["kind"] != "arrays":
+        raise ValueError(
+            f"New data must be {preparation['kind']} like the training data: give their path, not "
+            f"an array."
+        )
+    _check_x(x, file)
     wanted = tuple(preparation["shape"])
     if x.shape[1:] != wanted:
         raise ValueError(
-            f"`x` in {path.name} must have rows of the shape {wanted}, as for training, got "
+            f"`x` in {file} must have rows of the shape {wanted}, as for training, got "
             f"{x.shape[1:]}."
         )
     if "columns" in preparation:
         tensor = _table(x, preparation["columns"])
     else:
-        tensor = _pictures(x, path.name, preparation["channels_last"], preparation["dtype"])
+        tensor = _pictures(x, file, preparation["channels_last"], preparation["dtype"])
     return Prepared(tensor, [str(row) for row in range(len(x))], [])
 
 

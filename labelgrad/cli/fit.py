@@ -1,0 +1,116 @@
+"""`labelgrad fit`: say what was found, train with a bar, say what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from labelgrad.cli.progress import Progress, progress
+from labelgrad.fitting.fit import check_folder, fit_source
+from labelgrad.fitting.result import LABELS, Result
+from labelgrad.sources.read import read
+from labelgrad.sources.source import Source, few
+
+INTERRUPTED = 130
+PAUSE = 0.1  # seconds between two looks at the bar
+MANY = 20  # classes; the counts of more would fill the screen
+
+
+def run_fit(
+    data: Path, *, out: Path, reading: dict[str, Any], training: dict[str, Any], resume: bool
+) -> None:
+    """Read, train, keep, and print what a person wants to know."""
+    console = Console()
+    check_folder(out, resume=resume)
+    source = read(data, **reading)
+    for line in found_lines(data, source):
+        _say(console, line)
+    with progress(console) as bar:
+        result = fit_source(
+            source, out=out, resume=resume, watch=_watch(bar), name=str(data), **training
+        )
+    for said in result_lines(result):
+        _say(console, said) if isinstance(said, str) else console.print(said)
+    _say(console, f"The model and everything else: {out}")
+    if result.summary["stopped"]:
+        raise typer.Exit(INTERRUPTED)
+
+
+def found_lines(data: Path, source: Source) -> list[str]:
+    """What was found in the data, a line each."""
+    counts = source.summary
+    line = f"{data}: {counts['labeled']} labeled, {counts['unlabeled']} unlabeled examples"
+    lines = [f"{line}, {counts['skipped']} skipped." if counts["skipped"] else f"{line}."]
+    if source.task == "classification":
+        each = [f"{name} {count}" for name, count in counts["classes"].items()]
+        more = f" and {len(each) - MANY} more" if len(each) > MANY else ""
+        lines.append(f"Labels of each class: {', '.join(each[:MANY])}{more}.")
+    if source.skipped:
+        reasons = [f"{name} ({reason})" for name, reason in source.skipped]
+        lines.append(f"Skipped: {few(reasons, most=3)}.")
+    return lines + source.notes
+
+
+def result_lines(result: Result) -> list[str | Table]:
+    """The table of both methods, the verdict, the calibration, and what to look at."""
+    facts = result.summary
+    lines: list[str | Table] = [_table(facts)] if facts["verdict"]["errors"] else []
+    if facts["stopped"]:
+        lines.append(
+            f"Stopped at step {facts['step']} of {facts['plan']['steps']}; --resume goes on."
+        )
+    lines.append(result.verdict)
+    if facts["calibration"] is not None:
+        found = facts["calibration"]
+        lines.append(
+            f"Calibration error of the kept model: {found['before']:.3f}, and {found['after']:.3f} "
+            f"after temperature scaling (temperature {found['temperature']:.2f})."
+        )
+    if result.labels:
+        agree = sum(row["agree"] for row in result.labels)
+        lines.append(
+            f"{LABELS} has a label for each of the {len(result.labels)} unlabeled examples; label "
+            f"and prediction agree on {agree}."
+        )
+    return lines
+
+
+def _table(facts: dict[str, Any]) -> Table:
+    judged, values = facts["verdict"], facts["task"] == "regression"
+    head = "error" if values else "error %"
+    table = Table(
+        "",
+        *(Column(name, justify="right") for name in (head, "95 % interval", "loss")),
+        title=f"On {judged['examples']} held-out labels",
+    )
+    factor = 1 if values else 100
+    for name, estimate in judged["errors"].items():
+        value, low, high = (f"{factor * number:.4g}" for number in estimate)
+        kept = " (kept)" if name == judged["kept"] else ""
+        loss = f"{judged['losses'][name]:.3f}"
+        table.add_row(Text(name + kept), value, f"{low} to {high}", loss)
+    return table
+
+
+def _watch(bar: Progress) -> Callable[[int, int, float], None]:
+    last = 0.0
+
+    def watch(done: int, total: int, loss: float) -> None:
+        nonlocal last
+        if time.monotonic() - last > PAUSE or done == total:
+            last = time.monotonic()
+            bar.update("training", done, total, loss)
+
+    return watch
+
+
+def _say(console: Console, line: str) -> None:
+    """A line as it is: names from the data are no markup."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,227 @@
+"""The trainings of a fit: every method on every fold and on all labels, going at one pace.
+
+They advance in rounds, so whenever a person stops them, all have come equally far (but for a part
+of one round): the comparison is fair, and the model of all labels is there.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from labelgrad.data.stream import Stream, mixed_seed
+from labelgrad.fitting.folds import held_out_folds
+from labelgrad.fitting.networks import Scale, network
+from labelgrad.fitting.plan import BATCH, OWN, Plan, objective, views, width
+from labelgrad.fitting.verdict import Numbers
+from labelgrad.losses import CrossEntropy, Loss, SquaredError
+from labelgrad.schedules import Drop
+from labelgrad.sources.source import Source
+from labelgrad.training.evaluation import predict
+from labelgrad.training.run import Run
+from labelgrad.training.trainer import Trainer
+
+ROUNDS = 40
+ALL = "all-labels"
+Watch = Callable[[int, int, float], None]  # steps done, steps in all, the last loss
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One method on a part of the labels; `held_out` are the rows it does not see."""
+
+    part: str
+    method: str
+    run: Run
+    held_out: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Outputs of each method for labels it was not trained on."""
+
+    rows: Tensor
+    y: Tensor
+    outputs: dict[str, Tensor]
+
+
+class Contest:
+    """All trainings of a plan, ready to be advanced; in a `folder` they survive being killed."""
+
+    def __init__(
+        self,
+        source: Source,
+        plan: Plan,
+        *,
+        model: nn.Module | None = None,
+        folder: Path | None = None,
+        device: str = "cpu",
+    ):
+        self.source, self.plan, self.folder = source, plan, folder
+        self.x = Scale.of(source)(source.x)
+        self.mean, self.spread = _target_scale(source)
+        self.y = source.y if source.task == "classification" else self._standardized()
+        self.loss: Loss = CrossEntropy() if source.task == "classification" else SquaredError()
+        self.labeled = source.labeled.nonzero().squeeze(1)
+        self.unlabeled = (~source.labeled).nonzero().squeeze(1)
+        self.round = -(-plan.steps // ROUNDS)
+        self._model, self._device = model, torch.device(device)
+        self.trainings = list(self._trainings())
+
+    def advance(self, watch: Watch, stopped: Callable[[], bool]) -> None:
+        """Train in rounds to the end, or until somebody asks to stop."""
+        for target in range(self.round, self.plan.steps + self.round, self.round):
+            for training in self.trainings:
+                for loss in _steps(training.run, min(target, self.plan.steps)):
+                    watch(self.done, len(self.trainings) * self.plan.steps, loss)
+                    if stopped():
+                        return
+
+    @property
+    def done(self) -> int:
+        """Steps taken, of all trainings together."""
+        return sum(training.run.trainer.index for training in self.trainings)
+
+    @property
+    def step(self) -> int:
+        """The step that every training has reached."""
+        return min(training.run.trainer.index for training in self.trainings)
+
+    @property
+    def seconds(self) -> float:
+        """What the training took."""
+        return sum(training.run.seconds for training in self.trainings)
+
+    def of(self, method: str, part: str = ALL) -> Trainer:
+        """The trainer of a method on a part of the labels."""
+        return next(t for t in self.trainings if (t.method, t.part) == (method, part)).run.trainer
+
+    def held_out(self) -> HeldOut:
+        """What each method says about the labels that were held out of its training."""
+        folds = [t for t in self.trainings if t.part != ALL]
+        firsts = [t.held_out for t in folds if t.method == self.plan.contenders[0]]
+        rows = torch.cat(firsts) if firsts else torch.zeros(0, dtype=torch.int64)
+        empty = torch.zeros(0, width(self.source))
+        outputs = {
+            name: torch.cat([empty] + [self._outputs(t) for t in folds if t.method == name])
+            for name in self.plan.contenders
+        }
+        return HeldOut(rows, self.y[rows], outputs)
+
+    def curves(self) -> list[dict[str, Any]]:
+        """For every round and method: the held-out error, and how the gradients agreed."""
+        lines: list[dict[str, Any]] = []
+        for method in self.plan.contenders:
+            mine = [t for t in self.trainings if t.method == method]
+            histories = zip(*(t.run.history for t in mine), strict=False)
+            lines += [self._line(method, mine, records) for records in histories]
+        return sorted(lines, key=lambda line: line["step"])
+
+    def _line(
+        self, method: str, trainings: list[Training], records: tuple[dict[str, Any], ...]
+    ) -> dict[str, Any]:
+        line = {"step": records[-1]["step"], "method": method, "training_loss": records[-1]["loss"]}
+        line |= {key: records[-1][key] for key in ("gap", "cosine") if key in records[-1]}
+        weights = [len(t.held_out) for t in trainings if t.part != ALL]
+        if weights:
+            folds = records[: len(weights)]
+            power = 1 if self.source.task == "classification" else 2
+            errors = [record["held_out_error"] ** power for record in folds]
+            line["error"] = np.average(errors, weights=weights) ** (1 / power) * self.spread
+            line["loss"] = np.average([r["held_out_loss"] for r in folds], weights=weights)
+        return line
+
+    def _trainings(self) -> Iterator[Training]:
+        folds = held_out_folds(self.y[self.labeled], seed=self.plan.seed)
+        held_out = {f"fold-{i}": self.labeled[fold] for i, fold in enumerate(folds, 1)}
+        held_out[ALL] = self.labeled[:0]
+        for part, rows in held_out.items():
+            for method in self.plan.contenders:
+                yield Training(part, method, self._run(part, method, rows), rows)
+
+    def _run(self, part: str, method: str, held_out: Tensor) -> Run:
+        plan, mine = self.plan, self.labeled[~torch.isin(self.labeled, held_out)]
+        labeled = self._stream(mine, self.y)
+        others = self._stream(self.unlabeled, None) if len(self.unlabeled) >= 2 else None
+        trainer = Trainer(
+            self._network(),
+            objective(method, plan, self.source, len(self.unlabeled)),
+            labeled,
+            others,
+            learning_rate=Drop(plan.learning_rate, at=0.8 * plan.steps),
+            loss=self.loss,
+            views=views(plan, self.source),
+            seed=plan.seed,
+        )
+        examples = {"held_out": (self.x[held_out], self.y[held_out])} if len(held_out) else {}
+        return Run(
+            trainer,
+            steps=plan.steps,
+            folder=None if self.folder is None else self.folder / f"{part}-{method}",
+            examples=examples,
+            evaluate_every=self.round,
+            checkpoint_every=self.round,
+        )
+
+    def _stream(self, rows: Tensor, y: Tensor | None) -> Stream:
+        size = min(BATCH, len(rows))
+        known = None if y is None else y[rows]
+        return Stream(self.x[rows], known, batch_size=size, seed=self.plan.seed)
+
+    def _network(self) -> nn.Module:
+        """The same first weights for every training."""
+        if self.plan.network == OWN:
+            return copy.deepcopy(_given(self._model)).to(self._device)
+        shape, outputs = self.x.shape[1:], width(self.source)
+        seed = mixed_seed(self.plan.seed, 2)
+        return network(self.plan.network, shape, outputs, seed=seed).to(self._device)
+
+    def _outputs(self, training: Training) -> Tensor:
+        return predict(training.run.trainer.evaluated, self.x[training.held_out])
+
+    def _standardized(self) -> Tensor:
+        return ((self.source.y - self.mean) / self.spread).float()
+
+
+def mistakes(held_out: HeldOut, task: str, spread: float) -> tuple[dict[str, Numbers], ...]:
+    """Of each method and held-out example: how wrong it is, and its loss."""
+    wrong, losses = {}, {}
+    for name, outputs in held_out.outputs.items():
+        if task == "classification":
+            wrong[name] = (outputs.argmax(-1) != held_out.y).double().numpy()
+            losses[name] = F.cross_entropy(outputs.double(), held_out.y, reduction="none").numpy()
+        else:
+            square = (outputs[:, 0].double() - held_out.y.double()).square()
+            wrong[name], losses[name] = (square * spread**2).numpy(), (square / 2).numpy()
+    return wrong, losses
+
+
+def _steps(run: Run, target: int) -> Iterator[float]:
+    if run.trainer.index >= target:
+        return
+    for record in run:
+        yield record["loss"]
+        if run.trainer.index >= target:
+            return
+
+
+def _target_scale(source: Source) -> tuple[float, float]:
+    """Mean and spread of all labels; values are learned in these units."""
+    if source.task == "classification":
+        return 0.0, 1.0
+    known = source.y[source.labeled]
+    return float(known.mean()), float(known.std(correction=0))
+
+
+def _given(model: nn.Module | None) -> nn.Module:
+    if model is None:
+        raise ValueError("The run has a network of its own kind; give it again as `model`.")
+    return model

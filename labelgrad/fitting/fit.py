@@ -1,0 +1,121 @@
+"""`labelgrad.fit`: data with few labels in, a model and a label for every example out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import nn
+
+from labelgrad.fitting.conclusion import conclude
+from labelgrad.fitting.contest import Contest, Watch
+from labelgrad.fitting.interruption import stopping
+from labelgrad.fitting.pace import affordable_steps
+from labelgrad.fitting.plan import FILE, OWN, load_plan, make_plan, save_plan
+from labelgrad.fitting.result import Result
+from labelgrad.sources.arrays import array_source
+from labelgrad.sources.read import read
+from labelgrad.sources.source import Source
+
+CHECKPOINTS = "checkpoint"
+
+
+def fit(
+    data: str | Path | ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    labels: str | Path | None = None,
+    target: str | None = None,
+    task: str | None = None,
+    size: int | None = None,
+    strict: bool = False,
+    **options: Any,
+) -> Result:
+    """Train on data with few labels, beside a supervised baseline, and keep the better model.
+
+    `data` is a folder of pictures, a table, an .npz file (see `labelgrad.sources.read.read`) or
+    an array, then with `y`: -1 or NaN where there is no label. `options` are those of `fit_source`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(60, 4))
+    >>> y = np.where(np.arange(60) < 20, x[:, 0] > 0, -1)
+    >>> result = fit(x, y, steps=20)
+    >>> len(result.labels), result.summary["counts"]["classes"]
+    (40, {'0': 12, '1': 8})
+    >>> len(result.predict(x[:3]))
+    3
+    """
+    if isinstance(data, str | Path):
+        if y is not None:
+            raise ValueError("`y` is for arrays; a file or folder has its labels in it.")
+        source = read(data, labels=labels, target=target, task=task, size=size, strict=strict)
+        return fit_source(source, name=str(data), **options)
+    if y is None:
+        raise ValueError("An array needs its labels: fit(x, y), with -1 or NaN where unlabeled.")
+    return fit_source(array_source(np.asarray(data), np.asarray(y), task=task), **options)
+
+
+def fit_source(
+    source: Source,
+    *,
+    method: str | None = None,
+    model: str | nn.Module | None = None,
+    steps: int | None = None,
+    time_budget: float | None = None,
+    seed: int | None = None,
+    mirror: bool | None = None,
+    device: str = "cpu",
+    out: str | Path | None = None,
+    resume: bool = False,
+    watch: Watch = lambda done, total, loss: None,
+    name: str = "arrays",
+) -> Result:
+    """Train on a `Source`.
+
+    `method` is a sum such as "lga+vat", `model` a name such as "wrn-10-1" or a network of your
+    own, `time_budget` is in minutes and finds the `steps`. `mirror` says that pictures mean the
+    same left to right. With `out` everything is kept in a new folder, and `resume` goes on there.
+    Ctrl-C ends the training and keeps what there is; pressed twice it ends at once.
+    """
+    folder = None if out is None else Path(out)
+    check_folder(folder, resume=resume)
+    asked: dict[str, Any] = {"method": method, "steps": steps, "seed": seed, "mirror": mirror}
+    own = model if isinstance(model, nn.Module) else None
+    if folder is not None and (folder / FILE).exists():
+        named = OWN if own is not None else model
+        plan = load_plan(folder, source, network=named, **asked)
+    else:
+        plan = make_plan(source, model=model, **asked)
+        if time_budget is not None and steps is None:
+            plan = replace(plan, steps=affordable_steps(source, plan, own, device, time_budget))
+        if folder is not None:
+            save_plan(folder, plan, source)
+    kept = None if folder is None else folder / CHECKPOINTS
+    contest = Contest(source, plan, model=own, folder=kept, device=device)
+    with stopping() as stopped:
+        contest.advance(watch, stopped)
+    if contest.step == 0:
+        raise KeyboardInterrupt
+    result = conclude(contest, name=name, folder=folder)
+    if folder is not None:
+        result.save(folder)
+    return result
+
+
+def check_folder(folder: Path | None, *, resume: bool) -> None:
+    """Refuse a folder that has something in it, unless it is a run to go on with."""
+    if folder is None or not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ValueError(f"A run needs a folder, and {folder} is a file; choose another.")
+    if not any(folder.iterdir()):
+        return
+    if not (folder / FILE).exists():
+        raise ValueError(f"{folder} is not empty and holds no run; choose another folder.")
+    if not resume:
+        raise ValueError(
+            f"{folder} holds a run already; go on with it by --resume, or choose another folder."
+        )

@@ -1,0 +1,91 @@
+"""Networks by name, so that a few words in a file are enough to build one again."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from labelgrad.functional import random_numbers
+from labelgrad.models.mlp import MLP
+from labelgrad.models.wide_resnet import WideResNet
+from labelgrad.sources.source import Source
+
+HIDDEN = (128, 128)
+MOMENTUM = 0.05  # of batch norm: the averages go back over twenty steps
+LARGE = 24  # pixels; a stem of stride 2 halves such pictures at once
+ROW_LENGTH = 3.0  # of a typical row of a table: a network learns the faster the longer it is
+NAMES = "mlp, mlp-WIDTH-WIDTH…, or wrn-DEPTH-WIDTH such as wrn-10-1 and wrn-16-2"
+
+
+def network(name: str, shape: Sequence[int], outputs: int, *, seed: int = 0) -> nn.Module:
+    """The network of a name for examples of a shape; the seed decides its first weights.
+
+    >>> network("wrn-10-1", (1, 8, 8), 10)(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    >>> network("mlp-32", (5,), 1)(torch.zeros(2, 5)).shape
+    torch.Size([2, 1])
+    """
+    sizes = [int(size) for size in re.findall(r"-(\d{1,4})(?=-|$)", name)]
+    with random_numbers(torch.device("cpu"), seed):
+        if re.fullmatch(r"mlp(-\d{1,4})*", name):
+            return _perceptron(shape, sizes or HIDDEN, outputs)
+        if re.fullmatch(r"wrn-\d{1,4}-\d{1,4}", name):
+            return _wide_resnet(name, shape, sizes, outputs)
+    raise ValueError(f"`model` must be {NAMES}, got {name!r}.")
+
+
+def usual_network(shape: Sequence[int]) -> str:
+    """The network for examples of a shape where none is asked for."""
+    return "mlp" if len(shape) == 1 else "wrn-10-1"
+
+
+def _perceptron(shape: Sequence[int], hidden: Sequence[int], outputs: int) -> nn.Module:
+    plain = MLP(math.prod(shape), hidden, outputs)
+    return plain if len(shape) == 1 else nn.Sequential(nn.Flatten(), plain)
+
+
+def _wide_resnet(name: str, shape: Sequence[int], sizes: list[int], outputs: int) -> nn.Module:
+    if len(shape) != 3:
+        raise ValueError(f"{name} is for pictures, and the data are a table; use `model` mlp.")
+    depth, width = sizes
+    if width < 1:
+        raise ValueError(f"`model` must be {NAMES}, got {name!r}.")
+    model = WideResNet(
+        depth,
+        width,
+        classes=outputs,
+        channels=shape[0],
+        stem_stride=2 if min(shape[1:]) >= LARGE else 1,
+        momentum=MOMENTUM,
+    )
+    # Faster on a CPU and on a GPU; PyTorch's own annotations lack this form of the call.
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
+class Scale:
+    """How examples become what a network sees: pictures from -1 to 1, rows of a common length.
+
+    >>> Scale(factor=2.0, shift=-1.0)(torch.tensor([0, 1]))
+    tensor([-1.,  1.])
+    """
+
+    def __init__(self, factor: float, shift: float):
+        self.factor, self.shift = factor, shift
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.float() * self.factor + self.shift
+
+    @classmethod
+    def of(cls, source: Source) -> Scale:
+        """The scale that fits the examples of a source."""
+        if source.x.ndim == 2:
+            return cls(ROW_LENGTH / math.sqrt(source.x.shape[1]), 0.0)
+        if source.x.dtype == torch.uint8:
+            return cls(2 / 255, -1.0)
+        low, high = float(source.x.min()), float(source.x.max())
+        factor = 2 / (high - low) if high > low else 1.0
+        return cls(factor, -1.0 - low * factor)

@@ -1,0 +1,88 @@
+"""What a fit gives back, and the folder it is kept in."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import nn
+
+from labelgrad.fitting.files import csv_bytes, json_bytes, write_whole
+from labelgrad.fitting.labels import COLUMNS, Row, csv_cells, rows_of
+from labelgrad.fitting.predictor import Predictions, Predictor, load_predictor
+from labelgrad.sources.arrays import prepare_array
+from labelgrad.sources.read import prepare
+
+FACTS, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A model, a label for every unlabeled example, and what was found on the way.
+
+    `labels` has a dictionary for each unlabeled example; `summary` is what `result.json` holds.
+    """
+
+    predictor: Predictor
+    summary: dict[str, Any]
+    labels: list[Row]
+    held_out: dict[str, NDArray[Any]]
+    folder: Path | None = None
+
+    def predict(self, data: str | Path | ArrayLike, *, strict: bool = False) -> Predictions:
+        """Predictions for new data of the kind the model was trained on: a path, or an array."""
+        preparation = self.predictor.config.preparation
+        if isinstance(data, str | Path):
+            return self.predictor.predictions(*prepare(preparation, data, strict=strict))
+        return self.predictor.predictions(*prepare_array(preparation, np.asarray(data)))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the unlabeled data helped, in one plain sentence."""
+        sentence: str = self.summary["verdict"]["sentence"]
+        return sentence
+
+    def save(self, folder: str | Path) -> None:
+        """Write everything into a run folder; the model comes last, so it is never without it."""
+        place = Path(folder)
+        names = [self.predictor.config.key, *COLUMNS]
+        write_whole(place / LABELS, csv_bytes(names, map(csv_cells, self.labels)))
+        curves = "".join(json.dumps(line) + "\n" for line in self.summary["curves"])
+        write_whole(place / METRICS, curves.encode())
+        packed = io.BytesIO()
+        np.savez(packed, allow_pickle=False, **self.held_out)
+        write_whole(place / HELD_OUT, packed.getvalue())
+        write_whole(place / FACTS, json_bytes(self.summary))
+        self.predictor.save(place)
+
+    def __str__(self) -> str:
+        return self.verdict
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks."""
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{value:.4g}</td><td>{low:.4g} to {high:.4g}</td></tr>"
+            for name, (value, low, high) in self.summary["verdict"]["errors"].items()
+        )
+        head = "<tr><th></th><th>held-out error</th><th>95 % interval</th></tr>"
+        return f"<p>{escape(self.verdict)}</p><table>{head}{rows}</table>"
+
+
+def load(folder: str | Path, model: nn.Module | None = None) -> Result:
+    """The result of a run folder; a network of one's own is given as `model`, untrained."""
+    place = Path(folder)
+    predictor = load_predictor(place, model)
+    try:
+        summary = json.loads((place / FACTS).read_bytes())
+        labels = rows_of((place / LABELS).read_bytes(), predictor.config.task)
+        with np.load(place / HELD_OUT, allow_pickle=False) as arrays:
+            held_out = dict(arrays)
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"The run folder {place} is damaged ({error}); fit again.") from None
+    return Result(predictor, summary, labels, held_out, place)
