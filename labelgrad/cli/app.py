@@ -91,8 +91,8 @@ def fit(
             "time_budget": time_budget,
             "seed": seed,
             "mirror": mirror or None,
-            "device": device,
         },
+        device=device,
         resume=resume,
     )
 

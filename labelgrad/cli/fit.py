@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
 from labelgrad.cli.progress import Progress, progress
-from labelgrad.fitting.fit import check_folder, fit_source
+from labelgrad.cli.shares import train_side_by_side, usual_workers
+from labelgrad.fitting.conclusion import conclude
+from labelgrad.fitting.contest import Contest
+from labelgrad.fitting.fit import begin, check_folder, checkpoints
+from labelgrad.fitting.interruption import stopping
+from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.result import LABELS, Result
 from labelgrad.sources.read import read
 from labelgrad.sources.source import Source, few
@@ -24,23 +31,45 @@ MANY = 20  # classes; the counts of more would fill the screen
 
 
 def run_fit(
-    data: Path, *, out: Path, reading: dict[str, Any], training: dict[str, Any], resume: bool
+    data: Path,
+    *,
+    out: Path,
+    reading: dict[str, Any],
+    training: dict[str, Any],
+    device: str,
+    resume: bool,
 ) -> None:
     """Read, train, keep, and print what a person wants to know."""
-    console = Console()
+    console, workers = Console(), usual_workers(device)
     check_folder(out, resume=resume)
     source = read(data, **reading)
     for line in found_lines(data, source):
         _say(console, line)
-    with progress(console) as bar:
-        result = fit_source(
-            source, out=out, resume=resume, watch=_watch(bar), name=str(data), **training
-        )
+    if workers > 1:
+        torch.set_num_threads(1)  # the processes share the cores
+    plan = begin(source, out, device=device, resume=resume, workers=workers, **training)
+    contest = _train(source, plan, out, device, workers, progress(console))
+    result = conclude(contest, name=str(data), folder=out)
     for said in result_lines(result):
         _say(console, said) if isinstance(said, str) else console.print(said)
     _say(console, f"The model and everything else: {out}")
     if result.summary["stopped"]:
         raise typer.Exit(INTERRUPTED)
+
+
+def _train(
+    source: Source, plan: Plan, out: Path, device: str, workers: int, bars: Progress
+) -> Contest:
+    """All trainings, as far as they came before somebody stopped them."""
+    folder = checkpoints(out)
+    if workers > 1 and folder is not None:
+        with suppress(KeyboardInterrupt):
+            train_side_by_side(source, plan, folder, workers=workers, progress=bars)
+        return Contest(source, plan, folder=folder, device=device)
+    contest = Contest(source, plan, folder=folder, device=device)
+    with bars, stopping() as stopped:
+        contest.advance(_watch(bars), stopped)
+    return contest
 
 
 def found_lines(data: Path, source: Source) -> list[str]:

@@ -19,7 +19,9 @@ from labelgrad.fitting.verdict import Verdict, judge
 
 
 def conclude(contest: Contest, *, name: str, folder: Path | None) -> Result:
-    """Judge by the held-out labels, calibrate, and label what has no label."""
+    """Judge by the held-out labels, calibrate, label what has no label, and keep it all."""
+    if contest.step == 0:
+        raise KeyboardInterrupt  # stopped before every training had begun: there is no model yet
     source, plan, held_out = contest.source, contest.plan, contest.held_out()
     wrong, losses = mistakes(held_out, source.task, contest.spread)
     verdict = judge(plan.method, source.task, wrong, losses, seed=plan.seed)
@@ -33,7 +35,10 @@ def conclude(contest: Contest, *, name: str, folder: Path | None) -> Result:
     near = verdict.errors[verdict.kept].value if verdict.examples else contest.spread
     facts = _facts(contest, verdict, calibration, name)
     labels = imputed_labels(contest, predictor, near)
-    return Result(predictor, facts, labels, _arrays(contest, held_out), folder)
+    result = Result(predictor, facts, labels, _arrays(contest, held_out), folder)
+    if folder is not None:
+        result.save(folder)
+    return result
 
 
 def _config(

@@ -29,7 +29,7 @@ from labelgrad.training.evaluation import predict
 from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
 
-ROUNDS = 40
+ROUNDS, SHORTEST = 40, 25  # as many rounds, but none of fewer steps
 ALL = "all-labels"
 Watch = Callable[[int, int, float], None]  # steps done, steps in all, the last loss
 
@@ -54,7 +54,10 @@ class HeldOut:
 
 
 class Contest:
-    """All trainings of a plan, ready to be advanced; in a `folder` they survive being killed."""
+    """All trainings of a plan, ready to be advanced; in a `folder` they survive being killed.
+
+    `share` says which of how many shares of the trainings this is, for several processes.
+    """
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class Contest:
         model: nn.Module | None = None,
         folder: Path | None = None,
         device: str = "cpu",
+        share: tuple[int, int] = (0, 1),
     ):
         self.source, self.plan, self.folder = source, plan, folder
         self.x = Scale.of(source)(source.x)
@@ -72,18 +76,22 @@ class Contest:
         self.loss: Loss = CrossEntropy() if source.task == "classification" else SquaredError()
         self.labeled = source.labeled.nonzero().squeeze(1)
         self.unlabeled = (~source.labeled).nonzero().squeeze(1)
-        self.round = -(-plan.steps // ROUNDS)
-        self._model, self._device = model, torch.device(device)
+        self.round = max(-(-plan.steps // ROUNDS), min(SHORTEST, plan.steps))
+        self._model, self._device, self._share = model, torch.device(device), share
         self.trainings = list(self._trainings())
 
     def advance(self, watch: Watch, stopped: Callable[[], bool]) -> None:
         """Train in rounds to the end, or until somebody asks to stop."""
+        for loss in self.losses():
+            watch(self.done, len(self.trainings) * self.plan.steps, loss)
+            if stopped():
+                return
+
+    def losses(self) -> Iterator[float]:
+        """Do it all, step by step, and give the loss of each."""
         for target in range(self.round, self.plan.steps + self.round, self.round):
             for training in self.trainings:
-                for loss in _steps(training.run, min(target, self.plan.steps)):
-                    watch(self.done, len(self.trainings) * self.plan.steps, loss)
-                    if stopped():
-                        return
+                yield from _steps(training.run, min(target, self.plan.steps))
 
     @property
     def done(self) -> int:
@@ -143,9 +151,11 @@ class Contest:
         folds = held_out_folds(self.y[self.labeled], seed=self.plan.seed)
         held_out = {f"fold-{i}": self.labeled[fold] for i, fold in enumerate(folds, 1)}
         held_out[ALL] = self.labeled[:0]
-        for part, rows in held_out.items():
-            for method in self.plan.contenders:
-                yield Training(part, method, self._run(part, method, rows), rows)
+        mine, shares = self._share
+        for place, (part, rows) in enumerate(held_out.items()):
+            for other, method in enumerate(self.plan.contenders):
+                if (place + other) % shares == mine:
+                    yield Training(part, method, self._run(part, method, rows), rows)
 
     def _run(self, part: str, method: str, held_out: Tensor) -> Run:
         plan, mine = self.plan, self.labeled[~torch.isin(self.labeled, held_out)]

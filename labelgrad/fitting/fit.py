@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
@@ -14,13 +15,11 @@ from labelgrad.fitting.conclusion import conclude
 from labelgrad.fitting.contest import Contest, Watch
 from labelgrad.fitting.interruption import stopping
 from labelgrad.fitting.pace import affordable_steps
-from labelgrad.fitting.plan import FILE, OWN, load_plan, make_plan, save_plan
+from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_plan
 from labelgrad.fitting.result import Result
 from labelgrad.sources.arrays import array_source
 from labelgrad.sources.read import read
 from labelgrad.sources.source import Source
-
-CHECKPOINTS = "checkpoint"
 
 
 def fit(
@@ -81,28 +80,64 @@ def fit_source(
     Ctrl-C ends the training and keeps what there is; pressed twice it ends at once.
     """
     folder = None if out is None else Path(out)
-    check_folder(folder, resume=resume)
-    asked: dict[str, Any] = {"method": method, "steps": steps, "seed": seed, "mirror": mirror}
     own = model if isinstance(model, nn.Module) else None
-    if folder is not None and (folder / FILE).exists():
-        named = OWN if own is not None else model
-        plan = load_plan(folder, source, network=named, **asked)
-    else:
-        plan = make_plan(source, model=model, **asked)
-        if time_budget is not None and steps is None:
-            plan = replace(plan, steps=affordable_steps(source, plan, own, device, time_budget))
-        if folder is not None:
-            save_plan(folder, plan, source)
-    kept = None if folder is None else folder / CHECKPOINTS
-    contest = Contest(source, plan, model=own, folder=kept, device=device)
+    plan = begin(
+        source,
+        folder,
+        model=model,
+        time_budget=time_budget,
+        device=device,
+        resume=resume,
+        method=method,
+        steps=steps,
+        seed=seed,
+        mirror=mirror,
+    )
+    contest = Contest(source, plan, model=own, folder=checkpoints(folder), device=device)
     with stopping() as stopped:
         contest.advance(watch, stopped)
-    if contest.step == 0:
-        raise KeyboardInterrupt
-    result = conclude(contest, name=name, folder=folder)
+    return conclude(contest, name=name, folder=folder)
+
+
+def begin(
+    source: Source,
+    folder: Path | None,
+    *,
+    model: str | nn.Module | None = None,
+    time_budget: float | None = None,
+    device: str = "cpu",
+    resume: bool = False,
+    workers: int = 1,
+    **asked: Any,
+) -> Plan:
+    """The plan of a new run, or of the one to go on with; it is in the folder from now on."""
+    check_folder(folder, resume=resume)
+    check_device(device)
+    own = model if isinstance(model, nn.Module) else None
+    if folder is not None and (folder / FILE).exists():
+        return load_plan(folder, source, network=OWN if own is not None else model, **asked)
+    plan = make_plan(source, model=model, **asked)
+    if time_budget is not None and asked.get("steps") is None:
+        steps = affordable_steps(source, plan, own, device, time_budget, workers=workers)
+        plan = replace(plan, steps=steps)
     if folder is not None:
-        result.save(folder)
-    return result
+        save_plan(folder, plan, source)
+    return plan
+
+
+def checkpoints(folder: Path | None) -> Path | None:
+    """Where the trainings of a run keep their state."""
+    return None if folder is None else folder / "checkpoint"
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there, before anything is written."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise ValueError(
+            f"`device` must be one PyTorch has here, cpu or cuda, got {device!r}."
+        ) from None
 
 
 def check_folder(folder: Path | None, *, resume: bool) -> None:

@@ -12,10 +12,17 @@ from labelgrad.sources.source import Source
 
 WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
 PART = 0.85  # of the time goes into steps; the rest is for evaluation and files
+TOGETHER = 0.85  # of their number is how much faster several processes are
 
 
 def affordable_steps(
-    source: Source, plan: Plan, model: nn.Module | None, device: str, minutes: float
+    source: Source,
+    plan: Plan,
+    model: nn.Module | None,
+    device: str,
+    minutes: float,
+    *,
+    workers: int = 1,
 ) -> int:
     """So many steps as fit into the time, judged by the first few, which are thrown away."""
     if not minutes > 0:
@@ -24,7 +31,8 @@ def affordable_steps(
     longest = min(LONGEST, 60 * minutes / 20)
     each = sum(_seconds_a_step(contest, method, longest) for method in plan.contenders)
     parts = len(contest.trainings) / len(plan.contenders)
-    return max(1, int(PART * 60 * minutes / (each * parts)))
+    side_by_side = 1 if workers == 1 else TOGETHER * workers
+    return max(1, int(PART * 60 * minutes * side_by_side / (each * parts)))
 
 
 def _seconds_a_step(contest: Contest, method: str, longest: float) -> float:

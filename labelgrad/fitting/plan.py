@@ -25,6 +25,7 @@ from labelgrad.step import Views
 
 METHOD = {"pictures": "lga", "table": "lga"}  # where none is asked for
 STEPS = {"pictures": 1000, "table": 5000}
+REGRESSION_STEPS, STEPS_A_LABEL = (300, 5000), 5  # at least and at most, and between
 LEARNING_RATE = {"pictures": 1e-3, "table": 2e-4}
 VAT_RADIUS = {"pictures": 1.0, "table": 0.3}
 BATCH = 50  # labeled, and again as many unlabeled
@@ -78,7 +79,7 @@ def make_plan(
     return Plan(
         chosen,
         name,
-        STEPS[kind] if steps is None else steps,
+        _usual_steps(source) if steps is None else steps,
         LEARNING_RATE[kind],
         seed or 0,
         bool(mirror),
@@ -153,6 +154,14 @@ def _method(source: Source, name: str) -> str:
         )
     unlabeled = int((~source.labeled).sum())
     return "+".join(terms) if terms and unlabeled >= 2 else BASELINE
+
+
+def _usual_steps(source: Source) -> int:
+    if source.task == "classification":
+        return STEPS[_kind(source)]
+    # Values that are learned by heart are worse than values half learned: few labels, few steps.
+    few, many = REGRESSION_STEPS
+    return min(max(few, STEPS_A_LABEL * int(source.labeled.sum())), many)
 
 
 def _kind(source: Source) -> str:

@@ -1,0 +1,431 @@
+"""From data to a run folder: what is compared, what is kept, and what it takes to go on."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import labelgrad
+from labelgrad.fitting import files
+from labelgrad.fitting.calibration import temperature
+from labelgrad.fitting.folds import ENOUGH, held_out_folds
+from labelgrad.fitting.verdict import judge
+from labelgrad.training.evaluation import calibration_error
+
+COMMAND = [sys.executable, "-c", "from labelgrad.cli.app import main; main()"]
+
+
+def command(*arguments, cwd):
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=cwd
+    )
+
+
+def table(path, *, rows=80, labeled=24, values=False):
+    """Two numbers and a word; the label is the sign of their sum, or the sum."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 2))
+    total = x.sum(1) + 0.1 * rng.normal(size=rows)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["first", "second", "word", "answer"])
+        for row, (a, b) in enumerate(x):
+            answer = 100 + 10 * total[row] if values else ("dog" if total[row] > 0 else "cat")
+            writer.writerow([a, b, "even" if row % 2 else "odd", answer if row < labeled else ""])
+    return path
+
+
+def album(folder, *, labeled=6, unlabeled=12):
+    """Pictures that are bright on the left or on the right."""
+    rng = np.random.default_rng(0)
+    for kind, half in (("left", slice(0, 4)), ("right", slice(4, 8))):
+        for number in range(labeled + unlabeled):
+            pixels = rng.integers(0, 100, size=(8, 8))
+            pixels[:, half] += 120
+            place = folder / (kind if number < labeled else "unlabeled")
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels.astype("uint8")).save(place / f"{kind}-{number}.png")
+    return folder
+
+
+def read_csv(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# What is held out
+
+
+def test_every_label_is_held_out_once_and_every_class_stays_in_training():
+    y = torch.tensor([0] * 9 + [1] * 2 + [2] * 5 + [3])
+    folds = held_out_folds(y, seed=1)
+    assert sorted(torch.cat(folds).tolist()) == list(range(16)), "all but the only label of class 3"
+    for fold in folds:
+        rest = np.delete(y.numpy(), fold.numpy())
+        assert set(rest.tolist()) == {0, 1, 2, 3}
+    assert [len(fold) for fold in folds] == [4, 4, 4, 4]
+
+
+def test_folds_of_values_have_about_the_same_mean():
+    y = torch.arange(40.0)
+    assert all(abs(y[fold].mean() - y.mean()) < 2 for fold in held_out_folds(y, seed=0))
+
+
+def test_many_labels_need_one_fold_only():
+    y = torch.arange(ENOUGH) % 2
+    (fold,) = held_out_folds(y, seed=0)
+    assert len(fold) == ENOUGH // 4
+
+
+def test_classes_of_one_label_each_leave_nothing_to_hold_out():
+    assert held_out_folds(torch.tensor([0, 1, 2]), seed=0) == []
+
+
+# What is found
+
+
+def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_called_chance():
+    rng = np.random.default_rng(0)
+    bad, good = (rng.random(400) < 0.3).astype(float), (rng.random(400) < 0.1).astype(float)
+    found = judge(
+        "lga",
+        "classification",
+        {"supervised": bad, "lga": good},
+        {}.fromkeys(("supervised", "lga"), bad),
+        seed=0,
+    )
+    assert found.kept == "lga"
+    assert 0 < found.difference.low < found.difference.value < found.difference.high
+    assert "helped:" in found.sentence
+    few = {"supervised": bad[:10], "lga": np.append(bad[:9], 0)}
+    few["supervised"][9] = 1
+    chance = judge("lga", "classification", few, few, seed=0)
+    assert chance.kept == "lga"
+    assert "chance" in chance.sentence
+
+
+def test_a_method_that_does_not_help_is_not_kept_and_that_is_said():
+    wrong = {"supervised": np.array([0.0, 0, 1, 0]), "lga": np.array([1.0, 0, 1, 0])}
+    found = judge("lga", "classification", wrong, wrong, seed=0)
+    assert found.kept == "supervised"
+    assert "did not help" in found.sentence
+    assert "the supervised model is kept" in found.sentence
+
+
+def test_the_interval_of_an_error_is_about_the_binomial_one():
+    wrong = {"supervised": np.array([1.0] * 20 + [0.0] * 80)}
+    estimate = judge("supervised", "classification", wrong, wrong, seed=0).errors["supervised"]
+    half = 1.96 * (0.2 * 0.8 / 100) ** 0.5
+    assert estimate.low == pytest.approx(0.2 - half, abs=0.015)
+    assert estimate.high == pytest.approx(0.2 + half, abs=0.015)
+
+
+def test_the_temperature_undoes_a_known_one():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4000, 3, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(1)
+    found = temperature(3 * logits, labels)
+    assert found == pytest.approx(3, rel=0.1)
+    before = calibration_error((3 * logits).softmax(-1), labels)
+    assert calibration_error((3 * logits / found).softmax(-1), labels) < before / 3
+
+
+# Whole fits, from each kind of data
+
+
+def test_a_table_gives_a_folder_and_predictions_of_it_are_those_in_labels_csv(tmp_path):
+    data = table(tmp_path / "pets.csv")
+    said = command("fit", data, "--target", "answer", "--steps", 60, "--out", "run", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "24 labeled, 56 unlabeled" in said.stdout
+    assert "held-out labels" in said.stdout
+    run = tmp_path / "run"
+    names = {path.name for path in run.iterdir()}
+    assert {"config.json", "model.safetensors", "labels.csv", "metrics.jsonl", "checkpoint"} < names
+    labels = read_csv(run / "labels.csv")
+    assert [row["row"] for row in labels] == [str(number) for number in range(25, 81)]
+    said = command("predict", run, data, "--out", "p.csv", "--all-classes", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    predicted = {row["row"]: row for row in read_csv(tmp_path / "p.csv")}
+    assert len(predicted) == 80
+    for row in labels:
+        other = predicted[row["row"]]
+        assert row["prediction"] == other["prediction"]
+        assert float(row["prediction_probability"]) == pytest.approx(
+            float(other["probability"]), abs=1e-6
+        )
+        assert float(other["cat"]) + float(other["dog"]) == pytest.approx(1, abs=2e-6)
+    again = labelgrad.load(run)
+    inside = again.predict(data)
+    assert inside.columns(all_classes=True) == {
+        name: [row[name] for row in predicted.values()] for name in predicted["1"]
+    }
+    assert [row["label"] for row in again.labels] == [row["label"] for row in labels]
+
+
+def test_pictures_gray_and_small(tmp_path):
+    folder = album(tmp_path / "album")
+    result = labelgrad.fit(folder, steps=8, out=tmp_path / "run")
+    assert result.predictor.config.network == "wrn-10-1"
+    assert {row["file"].split("/")[0] for row in result.labels} == {"unlabeled"}
+    assert len(result.labels) == 24
+    again = labelgrad.load(tmp_path / "run").predict(folder)
+    assert again.columns() == result.predict(folder).columns()
+    assert all(row["visits"] > 0 for row in result.labels) or result.verdict.find("kept") > 0
+
+
+def test_values_come_back_in_their_own_units(tmp_path):
+    data = table(tmp_path / "weights.csv", values=True)
+    result = labelgrad.fit(data, target="answer", steps=400, out=tmp_path / "run")
+    assert result.summary["task"] == "regression"
+    predicted = np.array(result.predict(data).labels)
+    assert 80 < predicted.min() < 100 < predicted.max() < 120
+    assert result.summary["verdict"]["errors"]["supervised"][0] < 10
+    columns = labelgrad.load(tmp_path / "run").predict(data).columns()
+    assert list(columns) == ["row", "prediction", "low", "high"]
+    assert isinstance(labelgrad.load(tmp_path / "run").labels[0]["label"], float)
+
+
+def test_an_npz_file_and_the_arrays_in_it_give_the_same_model(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3))
+    y = np.where(np.arange(60) < 16, x[:, 0] > 0, -1)
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    from_file = labelgrad.fit(tmp_path / "data.npz", steps=20)
+    from_arrays = labelgrad.fit(x, y, steps=20)
+    for one, other in zip(
+        from_file.predictor.model.parameters(),
+        from_arrays.predictor.model.parameters(),
+        strict=True,
+    ):
+        assert torch.equal(one, other)
+    assert from_arrays.predict(x).labels == from_file.predict(tmp_path / "data.npz").labels
+
+
+def test_an_own_network_is_given_again_to_be_loaded(tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    y = np.where(np.arange(40) < 16, x[:, 0] > 0, -1)
+    own = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
+    before = [p.clone() for p in own.parameters()]
+    result = labelgrad.fit(x, y, model=own, steps=10, out=tmp_path / "run")
+    assert all(torch.equal(a, b) for a, b in zip(before, own.parameters(), strict=True))
+    with pytest.raises(ValueError, match="network of your own"):
+        labelgrad.load(tmp_path / "run")
+    again = labelgrad.load(tmp_path / "run", model=own)
+    assert torch.equal(again.predict(x).values, result.predict(x).values)
+
+
+def test_the_baseline_starts_from_the_same_weights_and_all_labels_are_learned(tmp_path):
+    data = table(tmp_path / "pets.csv")
+    result = labelgrad.fit(data, target="answer", steps=40)
+    facts = result.summary
+    assert facts["verdict"]["examples"] == 24
+    assert facts["folds"] == 4
+    assert set(facts["verdict"]["errors"]) == {"supervised", "lga"}
+    lines = [line for line in facts["curves"] if line["step"] == 40]
+    assert [line["method"] for line in lines] == ["supervised", "lga"]
+    for line in lines:
+        value = facts["verdict"]["errors"][line["method"]][0]
+        assert line["error"] == pytest.approx(value), "the curve ends where the verdict is"
+    assert {"gap", "cosine"} < set(lines[1])
+
+
+def test_without_unlabeled_rows_the_supervised_model_is_the_only_one(tmp_path):
+    data = table(tmp_path / "pets.csv", rows=24)
+    result = labelgrad.fit(data, target="answer", steps=10)
+    assert result.labels == []
+    assert "supervised model alone" in result.verdict
+
+
+def test_one_label_of_each_class_is_enough_to_train_and_nothing_is_claimed(tmp_path):
+    result = labelgrad.fit(np.eye(8), np.array([0, 1, -1, -1, -1, -1, -1, -1]), steps=5)
+    assert "nothing was compared" in result.verdict
+    assert result.predictor.config.temperature == 1
+
+
+def test_the_notebook_table_cannot_be_injected():
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.array(["<b>a", "c"] * 8 + [""] * 14)
+    result = labelgrad.fit(x, y, steps=5)
+    result.summary["verdict"]["sentence"] = "<script>"
+    assert "<script>" not in result._repr_html_()
+    assert {row["label"] for row in result.labels} <= {"<b>a", "c"}
+
+
+def test_a_time_budget_finds_the_steps(tmp_path):
+    data = table(tmp_path / "pets.csv")
+    began = time.monotonic()
+    result = labelgrad.fit(data, target="answer", time_budget=0.05)
+    assert result.summary["plan"]["steps"] > 1
+    assert time.monotonic() - began < 30
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not(tmp_path):
+    data = table(tmp_path / "pets.csv")
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        labelgrad.fit(data, target="answer", steps=10, seed=seed, out=tmp_path / name)
+    a, b, c = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
+    assert a == b != c
+
+
+# Stopping and going on
+
+
+def start(*arguments, cwd):
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def wait_for(folder, pattern):
+    ends = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert time.monotonic() < ends, f"no {pattern} came"
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_killed_or_stopped_it_goes_on_to_the_same_bytes(tmp_path, how):
+    table(tmp_path / "pets.csv")
+    order = ("fit", "pets.csv", "--target", "answer", "--steps", 400)
+    assert command(*order, "--out", "undisturbed", cwd=tmp_path).returncode == 0
+    process = start(*order, "--out", "run", cwd=tmp_path)
+    for method in ("supervised", "lga"):
+        wait_for(tmp_path, f"run/checkpoint/all-labels-{method}/checkpoints/step-*25.safetensors")
+    process.send_signal(how)
+    said, _ = process.communicate(timeout=60)
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert b"Stopped at step" in said
+        stopped = labelgrad.load(tmp_path / "run")
+        assert 0 < stopped.summary["step"] < 400
+        assert len(stopped.predict(tmp_path / "pets.csv")) == 80
+    else:
+        assert process.returncode == -signal.SIGKILL
+        assert not (tmp_path / "run" / "model.safetensors").exists()
+    assert "holds a run already" in command(*order, "--out", "run", cwd=tmp_path).stderr
+    again = command(*order, "--out", "run", "--resume", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    for name in ("model.safetensors", "config.json", "labels.csv", "metrics.jsonl"):
+        assert (tmp_path / "run" / name).read_bytes() == (
+            tmp_path / "undisturbed" / name
+        ).read_bytes(), name
+
+
+def test_a_run_goes_on_only_with_what_it_was_begun_with(tmp_path):
+    data = table(tmp_path / "pets.csv")
+    labelgrad.fit(data, target="answer", steps=10, out=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"begun with seed 0, got 1"):
+        labelgrad.fit(data, target="answer", seed=1, out=tmp_path / "run", resume=True)
+    table(data, labeled=25)
+    with pytest.raises(ValueError, match=r"24 labeled and 56 unlabeled examples, got 25 labeled"):
+        labelgrad.fit(data, target="answer", out=tmp_path / "run", resume=True)
+
+
+def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
+    path = tmp_path / "config.json"
+    files.write_whole(path, b"old")
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device.*kept"):
+        files.write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
+
+
+# Bad input
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run that tests may copy."""
+    folder = tmp_path_factory.mktemp("fit")
+    data = table(folder / "pets.csv")
+    labelgrad.fit(data, target="answer", steps=5, out=folder / "run")
+    return folder
+
+
+def one_sentence(said):
+    assert said.returncode == 1, said.stderr
+    assert "Traceback" not in said.stderr
+    lines = said.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("labelgrad: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fit", "nowhere", "--out", "new"], "no file or folder nowhere"),
+        (["fit", "empty", "--out", "new"], "holds no pictures"),
+        (["fit", "pets.csv", "--target", "answr", "--out", "new"], "did you mean 'answer'?"),
+        (["fit", "pets.csv", "--target", "answer", "--method", "lgaa", "--out", "new"], "'lga'"),
+        (["fit", "pets.csv", "--target", "answer", "--model", "vgg", "--out", "new"], "wrn-10-1"),
+        (
+            ["fit", "pets.csv", "--target", "answer", "--model", "wrn-10-1", "--out", "new"],
+            "for pictures",
+        ),
+        (["fit", "pets.csv", "--target", "answer", "--out", "run"], "--resume"),
+        (["fit", "pets.csv", "--target", "answer", "--out", "pets.csv"], "is a file"),
+        (["fit", "pets.csv", "--target", "answer", "--out", "other"], "holds no run"),
+        (
+            ["fit", "pets.csv", "--target", "answer", "--time-budget", "0", "--out", "new"],
+            "more than 0 minutes",
+        ),
+        (["fit", "pets.csv", "--target", "answer", "--device", "tpu", "--out", "new"], "device"),
+        (
+            ["fit", "values.csv", "--target", "answer", "--method", "vat", "--out", "new"],
+            "needs classes",
+        ),
+        (["predict", "nowhere", "pets.csv"], "no run folder"),
+        (["predict", "empty", "pets.csv"], "no finished run"),
+        (["predict", "run", "empty"], "holds pictures"),
+        (["predict", "run", "values_only.csv"], "lacks columns"),
+        (["predict", "run", "pets.csv", "--out", "empty"], "could not be written"),
+    ],
+)
+def test_bad_input_is_one_sentence(run, arguments, said):
+    (run / "empty").mkdir(exist_ok=True)
+    (run / "other").mkdir(exist_ok=True)
+    (run / "other" / "letter.txt").write_text("mine")
+    table(run / "values.csv", values=True)
+    (run / "values_only.csv").write_text("first\n1\n")
+    assert said in one_sentence(command(*arguments, cwd=run))
+    assert not (run / "new").exists()
+
+
+def test_a_folder_of_another_format_and_damaged_ones_are_refused(run, tmp_path):
+    import shutil
+
+    for change, said in (
+        (lambda config: config | {"format": 99}, "in format 99"),
+        (lambda config: config | {"model": "0" * 32}, "damaged or of another run"),
+        (lambda config: {k: v for k, v in config.items() if k != "classes"}, "damaged"),
+    ):
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(run / "run", copy)
+        config = json.loads((copy / "config.json").read_text())
+        (copy / "config.json").write_text(json.dumps(change(config)))
+        with pytest.raises(ValueError, match=said):
+            labelgrad.load(copy)
+
+
+@pytest.mark.parametrize("name", ["fit", "predict"])
+def test_help_fits_a_screen_and_shows_an_example(name, tmp_path):
+    said = command(name, "--help", cwd=tmp_path)
+    assert f"Example: labelgrad {name}" in said.stdout
+    assert len(said.stdout.splitlines()) < 40
