@@ -179,16 +179,19 @@ def test_pictures_gray_and_small(tmp_path):
     assert len(result.labels) == 24
     again = labelgrad.load(tmp_path / "run").predict(folder)
     assert again.columns() == result.predict(folder).columns()
-    assert all(row["visits"] > 0 for row in result.labels) or result.verdict.find("kept") > 0
+    learned = result.predictor.config.method == "lga"
+    assert {row["visits"] is not None for row in result.labels} == {learned}
 
 
 def test_values_come_back_in_their_own_units(tmp_path):
     data = table(tmp_path / "weights.csv", values=True)
-    result = labelgrad.fit(data, target="answer", steps=400, out=tmp_path / "run")
+    truth = [100 + 10 * (float(row["first"]) + float(row["second"])) for row in read_csv(data)]
+    result = labelgrad.fit(data, target="answer", steps=150, out=tmp_path / "run")
     assert result.summary["task"] == "regression"
-    predicted = np.array(result.predict(data).labels)
-    assert 80 < predicted.min() < 100 < predicted.max() < 120
-    assert result.summary["verdict"]["errors"]["supervised"][0] < 10
+    wrong = np.array(result.predict(data).labels) - truth
+    assert np.sqrt((wrong**2).mean()) < np.std(truth) / 2
+    held_out = result.summary["verdict"]["errors"][result.predictor.config.method][0]
+    assert held_out < np.std(truth) / 2
     columns = labelgrad.load(tmp_path / "run").predict(data).columns()
     assert list(columns) == ["row", "prediction", "low", "high"]
     assert isinstance(labelgrad.load(tmp_path / "run").labels[0]["label"], float)
@@ -296,7 +299,7 @@ def wait_for(folder, pattern):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_or_stopped_it_goes_on_to_the_same_bytes(tmp_path, how):
     table(tmp_path / "pets.csv")
-    order = ("fit", "pets.csv", "--target", "answer", "--steps", 400)
+    order = ("fit", "pets.csv", "--target", "answer", "--steps", 150)
     assert command(*order, "--out", "undisturbed", cwd=tmp_path).returncode == 0
     process = start(*order, "--out", "run", cwd=tmp_path)
     for method in ("supervised", "lga"):
@@ -307,7 +310,7 @@ def test_killed_or_stopped_it_goes_on_to_the_same_bytes(tmp_path, how):
         assert process.returncode == 130
         assert b"Stopped at step" in said
         stopped = labelgrad.load(tmp_path / "run")
-        assert 0 < stopped.summary["step"] < 400
+        assert 0 < stopped.summary["step"] < 150
         assert len(stopped.predict(tmp_path / "pets.csv")) == 80
     else:
         assert process.returncode == -signal.SIGKILL
