@@ -21,7 +21,7 @@ from labelgrad.data.stream import Stream, mixed_seed
 from labelgrad.fitting.folds import held_out_folds
 from labelgrad.fitting.networks import Scale, network
 from labelgrad.fitting.plan import BATCH, OWN, Plan, objective, views, width
-from labelgrad.fitting.verdict import Numbers
+from labelgrad.fitting.verdict import BASELINE, Numbers
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.schedules import Drop
 from labelgrad.sources.source import Source
@@ -160,7 +160,7 @@ class Contest:
     def _run(self, part: str, method: str, held_out: Tensor) -> Run:
         plan, mine = self.plan, self.labeled[~torch.isin(self.labeled, held_out)]
         labeled = self._stream(mine, self.y)
-        others = self._stream(self.unlabeled, None) if len(self.unlabeled) >= 2 else None
+        others = None if method == BASELINE else self._stream(self.unlabeled, None)
         trainer = Trainer(
             self._network(),
             objective(method, plan, self.source, len(self.unlabeled)),

@@ -41,13 +41,13 @@ class Verdict:
         here, there = self.errors[self.method].value, self.errors[BASELINE].value
         beside = f"{self._number(here)} beside {self._number(there)}"
         judged = f"error {beside} of the supervised baseline on {self.examples} held-out labels"
-        if self.kept == BASELINE:
-            return f"The unlabeled data did not help ({judged}); the supervised model is kept."
         if here == there:
             return (
-                f"The unlabeled data made no difference ({judged}); the {self.method} model is "
-                f"kept for its smaller loss."
+                f"The unlabeled data made no difference ({judged}); the {self.kept} model is kept "
+                f"for its smaller loss."
             )
+        if self.kept == BASELINE:
+            return f"The unlabeled data did not help ({judged}); the supervised model is kept."
         if self.difference.low > 0:
             return f"The unlabeled data helped: {judged}; the {self.method} model is kept."
         return (
