@@ -22,7 +22,7 @@ def test_help_names_the_commands_and_shows_an_example():
     said = labelgrad("--help")
     assert said.returncode == 0
     assert "demo" in said.stdout
-    assert "Example: labelgrad demo" in said.stdout
+    assert "Example: labelgrad fit" in said.stdout
     assert len(said.stdout.splitlines()) < 40
 
 

@@ -113,6 +113,22 @@ def predict(
     run_predict(run, data, out=out, all_classes=all_classes, strict=strict)
 
 
+@app.command(epilog="Example: labelgrad export runs/pets --to torchscript")
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    to: Annotated[str, typer.Option(help="torch, torchscript or onnx.")] = "torch",
+    out: Annotated[Path | None, typer.Option(help="The file; in the run if not given.")] = None,
+) -> None:
+    """Write the model for programs without labelgrad, and check that it gives the same outputs.
+
+    It takes pictures (values as in the files) or columns as fit prepares them, and gives
+    calibrated probabilities in the order of the classes in config.json, or values.
+    """
+    from labelgrad.cli.export import run_export
+
+    run_export(run, to=to, out=out)
+
+
 @app.command(epilog="Example: labelgrad reproduce synthetic --trials 3 --workers 2")
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Which experiment; --list has them.")] = None,

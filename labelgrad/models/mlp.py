@@ -31,7 +31,8 @@ class MLP(nn.Module):
             nn.init.xavier_uniform_(parameter) if parameter.ndim == 2 else nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.ndim > 1 and len(x) > PIECE and x.device.type == "cpu":
+        # `len(x)` would be the same, but fix the batch size of an exported program.
+        if x.ndim > 1 and x.shape[0] > PIECE and x.device.type == "cpu":
             return torch.cat([self._pass(piece) for piece in x.split(PIECE)])
         return self._pass(x)
 

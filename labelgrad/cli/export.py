@@ -1,0 +1,22 @@
+"""`labelgrad export`: a model for programs without labelgrad."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from labelgrad.fitting.export import SUFFIXES, export
+from labelgrad.fitting.predictor import load_predictor
+
+
+def run_export(run: Path, *, to: str, out: Path | None) -> None:
+    """Write the file, and say how near its outputs are."""
+    path = out or run / f"model{SUFFIXES.get(to, '')}"
+    apart = export(load_predictor(run), path, to)
+    Console().print(
+        f"{path}: outputs as the model's own, apart by at most {apart:.1g}.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )

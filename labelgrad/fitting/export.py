@@ -1,0 +1,88 @@
+"""A model as a file for other programs: pixels or columns in, calibrated probabilities out."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from labelgrad.fitting.files import write_whole
+from labelgrad.fitting.predictor import Predictor
+from labelgrad.models.mlp import PIECE
+
+SUFFIXES = {"torch": ".pt2", "torchscript": ".ts", "onnx": ".onnx"}
+NEAR = 1e-5  # how far outputs may be apart: other programs add in another order
+
+
+class Complete(nn.Module):
+    """The network between the scaling of its inputs and the reading of its outputs."""
+
+    def __init__(self, predictor: Predictor):
+        super().__init__()
+        self.model, self.config = predictor.model, predictor.config
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.model(x.float() * self.config.factor + self.config.shift)
+        if self.config.classes:
+            return (outputs / self.config.temperature).softmax(-1)
+        return outputs[:, 0] * self.config.spread + self.config.mean
+
+
+def export(predictor: Predictor, path: str | Path, to: str) -> float:
+    """Write the model as `to`, and give how far its outputs are from the model's own.
+
+    The file is only kept if they are the same, but for rounding, on random examples.
+    """
+    if to not in SUFFIXES:
+        raise ValueError(f"A model is exported to one of {', '.join(SUFFIXES)}, got {to!r}.")
+    complete = Complete(predictor).eval()
+    x = 127 * torch.rand((3, *predictor.config.shape), generator=torch.Generator().manual_seed(0))
+    make = {"torch": _as_torch, "torchscript": _as_torchscript, "onnx": _as_onnx}[to]
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's own plans for its formats
+        content, outputs = make(complete, x)
+        wanted = predictor(x)
+    apart = float(((outputs.double() - wanted).abs() / wanted.abs().clamp(min=1)).max())
+    if not apart <= NEAR:
+        raise RuntimeError(
+            f"The exported model gives other outputs than the trained one (apart by {apart:.1g}), "
+            f"so {path} was not written."
+        )
+    write_whole(Path(path), content)
+    return apart
+
+
+def _as_torch(model: nn.Module, x: Tensor) -> tuple[bytes, Tensor]:
+    batch = torch.export.Dim("batch", min=1, max=PIECE)
+    program = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
+    packed = io.BytesIO()
+    torch.export.save(program, packed)
+    packed.seek(0)
+    return packed.getvalue(), torch.export.load(packed).module()(x)
+
+
+def _as_torchscript(model: nn.Module, x: Tensor) -> tuple[bytes, Tensor]:
+    packed = io.BytesIO()
+    torch.jit.save(torch.jit.trace(model, (x[:2],)), packed)
+    packed.seek(0)
+    return packed.getvalue(), torch.jit.load(packed)(x)
+
+
+def _as_onnx(model: nn.Module, x: Tensor) -> tuple[bytes, Tensor]:
+    try:
+        import onnx.reference
+        import onnxscript  # noqa: F401 - PyTorch's exporter needs it
+    except ImportError:
+        raise ValueError(
+            "Export to ONNX needs two packages more: pip install onnx onnxscript."
+        ) from None
+    batch = torch.export.Dim("batch", min=1, max=PIECE)
+    program = torch.onnx.export(model, (x,), dynamo=True, dynamic_shapes=({0: batch},))
+    assert program is not None  # it is, with dynamo
+    content = program.model_proto.SerializeToString()
+    reference = onnx.reference.ReferenceEvaluator(onnx.load_from_string(content))
+    (outputs,) = reference.run(None, {reference.input_names[0]: x.numpy()})
+    return content, torch.from_numpy(outputs)
