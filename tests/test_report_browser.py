@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from labelgrad.report.page import write_report
+from labelgrad.report.page import render
 from tests.report_samples import pictures, regression, table
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -33,7 +33,9 @@ def open_page(browser, tmp_path):
     complaints, opened = [], []
 
     def load(data, **options):
-        url = write_report(data, tmp_path / "report.html").as_uri()
+        path = tmp_path / "report.html"
+        path.write_bytes(render(data).encode())
+        url = path.as_uri()
         page = browser.new_page(**({"viewport": {"width": 1200, "height": 900}} | options))
         opened.append(page)
         page.set_default_timeout(10_000)

@@ -21,7 +21,7 @@ from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.fit import begin, check_folder, checkpoints
 from labelgrad.fitting.interruption import stopping
 from labelgrad.fitting.plan import Plan
-from labelgrad.fitting.result import LABELS, Result
+from labelgrad.fitting.result import LABELS, REPORT, Result
 from labelgrad.sources.read import read
 from labelgrad.sources.source import Source, few
 
@@ -52,6 +52,7 @@ def run_fit(
     result = conclude(contest, name=str(data), folder=out)
     for said in result_lines(result):
         _say(console, said) if isinstance(said, str) else console.print(said)
+    _say(console, f"A page to look at: {out / REPORT}")
     _say(console, f"The model and everything else: {out}")
     if result.summary["stopped"]:
         raise typer.Exit(INTERRUPTED)

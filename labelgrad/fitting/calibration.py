@@ -36,7 +36,7 @@ def calibrate(outputs: Tensor, labels: Tensor) -> Calibration:
     True
     """
     before = calibration_error(outputs.double().softmax(-1), labels)
-    after = calibration_error(_without_its_own_labels(outputs.double(), labels), labels)
+    after = calibration_error(calibrated(outputs, labels), labels)
     return Calibration(temperature(outputs, labels), before, after)
 
 
@@ -56,7 +56,9 @@ def temperature(outputs: Tensor, labels: Tensor) -> float:
     return float(torch.tensor(found.x, dtype=torch.float64).exp())
 
 
-def _without_its_own_labels(outputs: Tensor, labels: Tensor) -> Tensor:
+def calibrated(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Probabilities, each by a temperature that was found without its own label."""
+    outputs = outputs.double()
     probabilities = outputs.softmax(-1)
     part = torch.arange(len(labels)) % PARTS
     for index in range(min(PARTS, len(labels)) if len(labels) > 1 else 0):

@@ -11,11 +11,13 @@ import numpy as np
 import labelgrad
 from labelgrad.fitting.calibration import Calibration, calibrate
 from labelgrad.fitting.contest import Contest, HeldOut, mistakes
-from labelgrad.fitting.labels import imputed_labels
+from labelgrad.fitting.labels import imputed, label_rows
 from labelgrad.fitting.networks import Scale
+from labelgrad.fitting.page import report_data, worth_a_look
 from labelgrad.fitting.predictor import FORMAT, Config, Predictor
 from labelgrad.fitting.result import Result
 from labelgrad.fitting.verdict import Verdict, judge
+from labelgrad.report.page import render
 
 
 def conclude(contest: Contest, *, name: str, folder: Path | None) -> Result:
@@ -34,8 +36,11 @@ def conclude(contest: Contest, *, name: str, folder: Path | None) -> Result:
     predictor = Predictor(model, config)
     near = verdict.errors[verdict.kept].value if verdict.examples else contest.spread
     facts = _facts(contest, verdict, calibration, name)
-    labels = imputed_labels(contest, predictor, near)
-    result = Result(predictor, facts, labels, _arrays(contest, held_out), folder)
+    found, arrays = imputed(contest, predictor), _arrays(contest, held_out)
+    labels = label_rows(contest, found, config.key, near)
+    chosen = worth_a_look(source, found.labels, found.said)
+    page = render(report_data(source, facts, arrays, labels, chosen))
+    result = Result(predictor, facts, labels, arrays, page, folder)
     if folder is not None:
         result.save(folder)
     return result

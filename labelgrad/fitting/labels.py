@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,27 +30,42 @@ NUMBERS = ("label_probability", "prediction_probability", "entropy", "visits")
 Row = dict[str, Any]
 
 
-def imputed_labels(contest: Contest, predictor: Predictor, near: float) -> list[Row]:
-    """One row for each unlabeled example, in their order.
+@dataclass(frozen=True, eq=False)
+class Imputed:
+    """For each unlabeled example, in their order: the label it was given, and the model's.
 
-    The label is the table's where the kept method has one, and else the model's. Values agree that
-    are as `near` as this.
+    Both are probabilities (n, classes), or values (n,). The label is the table's where the kept
+    method has one, and else the model's.
     """
-    source, rows = contest.source, contest.unlabeled
-    said = predictor(source.x)[rows]  # all at once, as `predict` would do it
+
+    labels: Tensor
+    said: Tensor
+    visits: Sequence[int | None]
+
+
+def imputed(contest: Contest, predictor: Predictor) -> Imputed:
+    """The labels that training settled on, beside the kept model's."""
+    said = predictor(contest.source.x)[contest.unlabeled]  # all at once, as `predict` would do it
     table = label_table(contest.of(predictor.config.method))
-    names = [source.names[row] for row in rows.tolist()]
-    visits = [None] * len(rows) if table is None else table.visits().tolist()
-    labels = said if table is None else table.labels().double()
+    if table is None:
+        return Imputed(said, said, [None] * len(said))
+    labels = table.labels().double()
+    if contest.source.task == "regression":
+        labels = labels[:, 0] * contest.spread + contest.mean
+    return Imputed(labels, said, table.visits().tolist())
+
+
+def label_rows(contest: Contest, found: Imputed, key: str, near: float) -> list[Row]:
+    """One row for each unlabeled example; values agree that are as `near` as this."""
+    source = contest.source
+    names, visits = [source.names[row] for row in contest.unlabeled.tolist()], found.visits
     if source.task == "regression":
-        values = said if table is None else labels[:, 0] * contest.spread + contest.mean
-        found = _value_rows(values, said, near)
+        rows = _value_rows(found.labels, found.said, near)
     else:
-        found = _class_rows(labels, said, source.classes)
-    key = predictor.config.key
+        rows = _class_rows(found.labels, found.said, source.classes)
     return [
         {key: name, **row, "visits": count}
-        for name, row, count in zip(names, found, visits, strict=True)
+        for name, row, count in zip(names, rows, visits, strict=True)
     ]
 
 

@@ -20,6 +20,7 @@ from labelgrad.sources.arrays import prepare_array
 from labelgrad.sources.read import prepare
 
 FACTS, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
+REPORT = "report.html"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,7 @@ class Result:
     summary: dict[str, Any]
     labels: list[Row]
     held_out: dict[str, NDArray[Any]]
+    page: str  # the report
     folder: Path | None = None
 
     def predict(self, data: str | Path | ArrayLike, *, strict: bool = False) -> Predictions:
@@ -41,6 +43,11 @@ class Result:
         if isinstance(data, str | Path):
             return self.predictor.predictions(*prepare(preparation, data, strict=strict))
         return self.predictor.predictions(*prepare_array(preparation, np.asarray(data)))
+
+    def report(self, path: str | Path = REPORT) -> Path:
+        """Write the report, one page that needs nothing else, and say where it is."""
+        write_whole(Path(path), self.page.encode())
+        return Path(path)
 
     @property
     def verdict(self) -> str:
@@ -59,6 +66,7 @@ class Result:
         np.savez(packed, allow_pickle=False, **self.held_out)
         write_whole(place / HELD_OUT, packed.getvalue())
         write_whole(place / FACTS, json_bytes(self.summary))
+        self.report(place / REPORT)
         self.predictor.save(place)
 
     def __str__(self) -> str:
@@ -83,6 +91,7 @@ def load(folder: str | Path, model: nn.Module | None = None) -> Result:
         labels = rows_of((place / LABELS).read_bytes(), predictor.config.task)
         with np.load(place / HELD_OUT, allow_pickle=False) as arrays:
             held_out = dict(arrays)
+        page = (place / REPORT).read_text(encoding="utf-8")
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"The run folder {place} is damaged ({error}); fit again.") from None
-    return Result(predictor, summary, labels, held_out, place)
+    return Result(predictor, summary, labels, held_out, page, place)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -64,28 +62,6 @@ def render(data: ReportData) -> str:
             most_labels=max(data.class_counts, default=0),
         )
     )
-
-
-def write_report(data: ReportData, path: str | Path) -> Path:
-    """Write the page beside its name, then rename it: an older report stays whole until then."""
-    path = Path(path)
-    half = path.with_name(f"{path.name}.partial")
-    page = render(data).encode()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with half.open("wb") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            half.unlink()
-        raise OSError(
-            f"The report {path} could not be written ({error.strerror or error}); make room or "
-            f"choose another folder. An earlier report is left as it was."
-        ) from error
-    return path
 
 
 @cache

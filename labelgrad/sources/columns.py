@@ -66,6 +66,25 @@ class Number:
         """The cells of a new table as rows."""
         return self.rows(self.parse(cells))
 
+    @property
+    def width(self) -> int:
+        """How many numbers of a row are this column's."""
+        return 1 + self.missing
+
+    def show(self, row: Rows) -> str:
+        """A cell as a person would read it, out of a row's numbers for this column.
+
+        >>> age = Number("age", median=30.0, mean=40.0, std=10.0, missing=True)
+        >>> [age.show(row) for row in age.encode(["52", ""])]
+        ['52', '–']
+        """
+        if self.missing and row[1]:
+            return "–"
+        value = float(row[0]) * self.std + self.mean
+        if self.date:
+            return str(np.datetime64(0, "D") + round(value))
+        return f"{value:.4g}"
+
 
 @dataclass(frozen=True)
 class Category:
@@ -87,14 +106,25 @@ class Category:
     def encode(self, cells: Sequence[str]) -> Rows:
         """(rows, texts and perhaps other and missing)."""
         place = {text: i for i, text in enumerate(self.texts)}
-        width = len(place) + self.other + self.missing
-        nowhere = width  # a column that is cut off again
+        nowhere = self.width  # a column that is cut off again
         other = len(place) if self.other else nowhere
-        missing = width - 1 if self.missing else nowhere
+        missing = self.width - 1 if self.missing else nowhere
         where = [missing if _absent(cell) else place.get(cell, other) for cell in cells]
-        rows = np.zeros((len(cells), width + 1), dtype=np.float32)
+        rows = np.zeros((len(cells), self.width + 1), dtype=np.float32)
         rows[np.arange(len(cells)), where] = 1
-        return rows[:, :width]
+        return rows[:, : self.width]
+
+    @property
+    def width(self) -> int:
+        """How many numbers of a row are this column's."""
+        return len(self.texts) + self.other + self.missing
+
+    def show(self, row: Rows) -> str:
+        """A cell as a person would read it; rare texts are not told apart."""
+        place = int(row.argmax())
+        if not row[place] or (self.missing and place == self.width - 1):
+            return "–"
+        return self.texts[place] if place < len(self.texts) else "…"
 
 
 Column = Number | Category
