@@ -10,7 +10,9 @@ import numpy as np
 
 import labelgrad
 from labelgrad.fitting.calibration import Calibration, calibrate
-from labelgrad.fitting.contest import Contest, HeldOut, mistakes
+from labelgrad.fitting.contest import Contest
+from labelgrad.fitting.curves import curves
+from labelgrad.fitting.held_out import HeldOut, mistakes
 from labelgrad.fitting.labels import imputed, label_rows
 from labelgrad.fitting.networks import Scale
 from labelgrad.fitting.page import report_data, worth_a_look
@@ -91,7 +93,7 @@ def _facts(
         "stopped": contest.step < plan.steps,
         "verdict": judged,
         "calibration": None if calibration is None else asdict(calibration),
-        "curves": contest.curves(),
+        "curves": curves(contest),
     }
 
 

@@ -10,18 +10,16 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from labelgrad.data.stream import Stream, mixed_seed
 from labelgrad.fitting.folds import held_out_folds
+from labelgrad.fitting.held_out import HeldOut
 from labelgrad.fitting.networks import Scale, network
 from labelgrad.fitting.plan import BATCH, OWN, Plan, objective, views, width
-from labelgrad.fitting.verdict import BASELINE, Numbers
+from labelgrad.fitting.verdict import BASELINE
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.schedules import Drop
 from labelgrad.sources.source import Source
@@ -42,15 +40,6 @@ class Training:
     method: str
     run: Run
     held_out: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Outputs of each method for labels it was not trained on."""
-
-    rows: Tensor
-    y: Tensor
-    outputs: dict[str, Tensor]
 
 
 class Contest:
@@ -124,29 +113,6 @@ class Contest:
         }
         return HeldOut(rows, self.y[rows], outputs)
 
-    def curves(self) -> list[dict[str, Any]]:
-        """For every round and method: the held-out error, and how the gradients agreed."""
-        lines: list[dict[str, Any]] = []
-        for method in self.plan.contenders:
-            mine = [t for t in self.trainings if t.method == method]
-            histories = zip(*(t.run.history for t in mine), strict=False)
-            lines += [self._line(method, mine, records) for records in histories]
-        return sorted(lines, key=lambda line: line["step"])
-
-    def _line(
-        self, method: str, trainings: list[Training], records: tuple[dict[str, Any], ...]
-    ) -> dict[str, Any]:
-        line = {"step": records[-1]["step"], "method": method, "training_loss": records[-1]["loss"]}
-        line |= {key: records[-1][key] for key in ("gap", "cosine") if key in records[-1]}
-        weights = [len(t.held_out) for t in trainings if t.part != ALL]
-        if weights:
-            folds = records[: len(weights)]
-            power = 1 if self.source.task == "classification" else 2
-            errors = [record["held_out_error"] ** power for record in folds]
-            line["error"] = np.average(errors, weights=weights) ** (1 / power) * self.spread
-            line["loss"] = np.average([r["held_out_loss"] for r in folds], weights=weights)
-        return line
-
     def _trainings(self) -> Iterator[Training]:
         folds = held_out_folds(self.y[self.labeled], seed=self.plan.seed)
         held_out = {f"fold-{i}": self.labeled[fold] for i, fold in enumerate(folds, 1)}
@@ -199,19 +165,6 @@ class Contest:
 
     def _standardized(self) -> Tensor:
         return ((self.source.y - self.mean) / self.spread).float()
-
-
-def mistakes(held_out: HeldOut, task: str, spread: float) -> tuple[dict[str, Numbers], ...]:
-    """Of each method and held-out example: how wrong it is, and its loss."""
-    wrong, losses = {}, {}
-    for name, outputs in held_out.outputs.items():
-        if task == "classification":
-            wrong[name] = (outputs.argmax(-1) != held_out.y).double().numpy()
-            losses[name] = F.cross_entropy(outputs.double(), held_out.y, reduction="none").numpy()
-        else:
-            square = (outputs[:, 0].double() - held_out.y.double()).square()
-            wrong[name], losses[name] = (square * spread**2).numpy(), (square / 2).numpy()
-    return wrong, losses
 
 
 def _steps(run: Run, target: int) -> Iterator[float]:
