@@ -100,7 +100,7 @@ def _softmatch(problem: Problem, weight: float = 1.0) -> Objective:
 
 METHODS = {
     "lga": Method("Jackson & Schulman, 2019", 6, _lga),
-    "vat": Method("Miyato et al., 2018", 7, _vat),
+    "vat": Method("Miyato et al., 2018", 6, _vat),
     "entmin": Method("Grandvalet & Bengio, 2005", 3, _entmin),
     "pi-model": Method("Laine & Aila, 2017", 4, _pi_model),
     "mean-teacher": Method("Tarvainen & Valpola, 2017", 4, _mean_teacher),

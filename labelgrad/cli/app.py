@@ -75,8 +75,8 @@ def fit(
 ) -> None:
     """Learn from data with few labels, beside a supervised baseline; keep the better model.
 
-    The run folder gets the model, labels.csv with a label for every unlabeled example, and what
-    was measured. Ctrl-C keeps what there is (exit code 130), and --resume goes on.
+    The run folder gets the model, labels.csv with a label for every unlabeled example, and
+    report.html to look at. Ctrl-C keeps what there is (exit code 130), and --resume goes on.
     """
     from labelgrad.cli.fit import run_fit
 

@@ -97,7 +97,7 @@ class Recipe:
 
 COUNTS = (250, 500, 1000, 2000, 4000, 8000)
 PICTURE_SCALES = ("laptop", "paper", "tiny")
-PAPER_COST = "--scale paper: about a GPU-day a trial"
+PAPER_COST = "--scale paper: 500,000 steps, by estimate one to two days of a GPU a trial"
 RECIPES = {
     "learning-speeds": Recipe(
         learning_speeds,
