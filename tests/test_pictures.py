@@ -5,7 +5,7 @@ import math
 import signal
 import subprocess
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -93,7 +93,8 @@ def test_a_search_is_the_same_killed_or_not(tmp_path):
                 search.ask()  # its process dies
                 search = Search(path, "digits", "lga", seed=1)
             number, settings = search.ask()
-            search.tell(number, value)
+            assert number == len(found)
+            search.tell(value)
             found.append(settings)
         return found, search.done
 
@@ -102,6 +103,18 @@ def test_a_search_is_the_same_killed_or_not(tmp_path):
     assert calm[1] == 3
     assert calm[0][0] == Choice(1e-3, {"lga": {"speed": 0.4}, "supervised": {"weight": 1.0}})
     assert len({settings.learning_rate for settings in calm[0]}) == 3
+
+
+def test_a_search_goes_on_without_its_file(tmp_path):
+    search, lines = Search(tmp_path / "a.sqlite", "digits", "lga", seed=1), []
+    for value in (0.5, 0.3):
+        number, settings = search.ask()
+        search.tell(value)
+        line = {"method": "lga", "number": number, "validation_error": value}
+        lines.append(line | {"settings": asdict(settings)})
+    again = Search(tmp_path / "b.sqlite", "digits", "lga", seed=1, finished=lines)
+    assert again.done == 2
+    assert again.ask() == search.ask()
 
 
 def test_a_finished_trial_that_was_not_told_of_is_not_run_again(tmp_path):

@@ -53,7 +53,7 @@ def _round(data: str, searches: dict[str, Any], results: Results, options: Optio
     before = len(results.lines)
     add_missing(PictureTuningTrial, jobs, results, workers=options.workers, command=options.command)
     for line in results.lines[before:]:
-        searches[line["method"]].tell(line["number"], line["validation_error"])
+        searches[line["method"]].tell(line["validation_error"])
 
 
 def tuned_table(lines: list[Line], budget: int) -> Table:

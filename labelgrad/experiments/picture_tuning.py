@@ -42,7 +42,7 @@ class Search:
     """One method's trials, kept by Optuna in a SQLite file that survives the process.
 
     A trial that was under way when its process died, and has no line in `finished`, is given up and
-    asked for again.
+    asked for again. Where the file is lost, `finished` is enough to go on.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Search:
             direction="minimize",
             load_if_exists=True,
         )
+        self._catch_up({line["number"]: line for line in finished if line["method"] == method})
         if not self.study.trials:
             usual = {name: value for name, (value, _) in self._own().items()}
             self.study.enqueue_trial({"learning_rate": 1e-3, **usual})
-        self._catch_up({line["number"]: line for line in finished if line["method"] == method})
 
     @property
     def done(self) -> int:
@@ -77,7 +77,8 @@ class Search:
         """The number and the settings of the next trial."""
         import optuna
 
-        seed = mixed_seed(self.seed, self.done) % 2**32
+        number = self.done
+        seed = mixed_seed(self.seed, number) % 2**32
         self.study.sampler = optuna.samplers.TPESampler(seed=seed)
         trial = self.study.ask()
         rate = _suggest(trial, "learning_rate", LEARNING_RATE)
@@ -85,24 +86,47 @@ class Search:
         for name, (_, where) in self._own().items():
             term, setting = name.split(".")
             terms.setdefault(term, {})[setting] = _suggest(trial, name, where)
-        return trial.number, Choice(rate, terms)
+        return number, Choice(rate, terms)
 
-    def tell(self, number: int, value: float) -> None:
-        """Trial `number` has this validation error."""
-        self.study.tell(number, value)
+    def tell(self, value: float) -> None:
+        """The trial that was asked for last has this validation error."""
+        self.study.tell(self._running()[-1], value)
 
     def _own(self) -> dict[str, tuple[float, tuple[float, float]]]:
         return {name: how for part in parts(self.method) for name, how in OWN[part].items()}
 
+    def _running(self) -> list[int]:
+        return [trial.number for trial in self.study.trials if trial.state.name == "RUNNING"]
+
     def _catch_up(self, finished: dict[int, Line]) -> None:
         import optuna
 
-        for trial in self.study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
-            if trial.number in finished:
-                self.tell(trial.number, finished[trial.number]["validation_error"])
+        for number in self._running():
+            if self.done in finished:
+                self.study.tell(number, finished[self.done]["validation_error"])
             else:
-                self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-                self.study.enqueue_trial(trial.params)
+                self.study.tell(number, state=optuna.trial.TrialState.FAIL)
+                self.study.enqueue_trial(self.study.trials[number].params)
+        while self.done in finished:
+            self._add(finished[self.done])
+
+    def _add(self, line: Line) -> None:
+        """Take up a finished trial that the file does not know."""
+        import optuna
+
+        chosen = Choice(**line["settings"])
+        params = {f"{term}.{k}": v for term, own in chosen.terms.items() for k, v in own.items()}
+        ranges = {"learning_rate": LEARNING_RATE, **{k: how[1] for k, how in self._own().items()}}
+        self.study.add_trial(
+            optuna.trial.create_trial(
+                params={"learning_rate": chosen.learning_rate, **params},
+                distributions={
+                    name: optuna.distributions.FloatDistribution(*where, log=True)
+                    for name, where in ranges.items()
+                },
+                value=line["validation_error"],
+            )
+        )
 
 
 def _suggest(trial: Any, name: str, where: tuple[float, float]) -> float:
