@@ -7,18 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from labelgrad.report.data import Estimate
+
 BASELINE = "supervised"
 RESAMPLES, LEVEL = 2000, 0.95
 Numbers = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number, and the interval it probably lies in."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
