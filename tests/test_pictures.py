@@ -202,6 +202,10 @@ def test_a_killed_search_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["reproduce", "digits", "--labels", "55"], "55 labels can not be 10 classes of one size"),
+        (["reproduce", "digits", "--labels", "5000"], "the split needs 500 labels of class 0"),
+        (["reproduce", "digits", "--foreign", "2", "--labels", "60"], "`foreign` is a part of"),
+        (["tune", "digits", "--labels", "7"], "7 labels can not be 10 classes"),
         (["reproduce", "digits", "--labels", "many"], "--labels must be whole numbers"),
         (["reproduce", "digits", "--methods", "lag"], "there is no method 'lag'; did you mean"),
         (["reproduce", "digits", "--scale", "huge"], "--scale must be one of laptop, paper, tiny"),

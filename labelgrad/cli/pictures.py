@@ -78,11 +78,15 @@ def train_pictures(data: str, options: Options) -> list[Line]:
 
 
 def ready(data: str, options: Options) -> None:
-    """Have the data's files in their folder before any worker looks for them."""
+    """Have the data's files in their folder, and see that they can be split as asked."""
     from labelgrad.data.picture_sets import load
+    from labelgrad.experiments.picture_task import SIZES, Task, task_rows
 
     with downloading(Console()) as progress:
-        load(data, options.data, progress)
+        pictures = load(data, options.data, progress)
+    for labels in options.labels:
+        task = Task(data, "supervised", labels, 0, options.imbalance, options.foreign)
+        task_rows(task, SIZES[options.scale], pictures)
 
 
 def _name(task: Task) -> str:

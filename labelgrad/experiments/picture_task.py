@@ -92,7 +92,7 @@ def examples(task: Task, size: Size, folder: str | Path | None = None) -> Exampl
     """
     pictures = load(task.data, folder)
     known = _known(task, pictures)
-    rows = _rows(task, size, pictures.train[1], known)
+    rows = task_rows(task, size, pictures)
     prepare, views = _preparation(task, size, pictures, data_folder(folder))
     place = torch.full((len(pictures.classes),), -1)
     place[list(known)] = torch.arange(len(known))
@@ -110,8 +110,9 @@ def _known(task: Task, pictures: PictureSet) -> tuple[int, ...]:
     return KNOWN.get(task.data, tuple(range(6)))
 
 
-def _rows(task: Task, size: Size, y: Tensor, known: tuple[int, ...]) -> Rows:
-    validation = size.validation[task.data]
+def task_rows(task: Task, size: Size, pictures: PictureSet) -> Rows:
+    """The rows of the training pictures by role; what the data cannot give is an error."""
+    y, validation = pictures.train[1], size.validation[task.data]
     enough = size.unlabeled is not None and size.unlabeled < len(y) - validation
     return split_rows(
         y,
@@ -120,7 +121,7 @@ def _rows(task: Task, size: Size, y: Tensor, known: tuple[int, ...]) -> Rows:
         validation=validation,
         unlabeled=size.unlabeled if enough else None,
         imbalance=task.imbalance,
-        known=known,
+        known=_known(task, pictures),
         foreign=task.foreign,
     )
 
