@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test quick lint types wheel benchmark clean
+.PHONY: demo test quick lint types docs wheel benchmark clean
 
 demo: $(READY)            ## digits with 50 labels: supervised beside LGA
 	$(BIN)/labelgrad demo
@@ -21,6 +21,9 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+docs: $(READY)            ## the pages as a site in site/; needs no network
+	$(BIN)/mkdocs build --strict
+
 wheel: $(READY)           ## build the wheel, install it in an empty environment, import it
 	rm -rf dist .venv-wheel
 	$(BIN)/python -m build --wheel --outdir dist
@@ -37,8 +40,8 @@ benchmark: $(READY)       ## what a step, the label table and random views cost
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	touch $(READY)
 
 clean:
-	rm -rf .venv .venv-wheel dist runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-wheel dist runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

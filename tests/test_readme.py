@@ -1,6 +1,5 @@
 """Every Python snippet of the README runs, one after another, on small data."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -9,22 +8,20 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-import labelgrad
+from tests.snippets import README, blocks, make_quick, run_python
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SNIPPETS = [block.code for block in blocks(README) if block.language == "python"]
 
 
 @pytest.fixture
 def names(tmp_path, monkeypatch):
     """What the snippets take for granted, and no more steps than a test can wait for."""
     monkeypatch.chdir(tmp_path)
+    make_quick(monkeypatch)
     pixels, digits = load_digits(return_X_y=True)
     partly = np.where(np.arange(300) < 100, digits[:300], -1)
     x, y = torch.tensor(pixels, dtype=torch.float32) / 16, torch.tensor(digits)
-    quick = {"LGAClassifier": lambda **s: labelgrad.LGAClassifier(steps=20, **s)}
     return {
-        **quick,
         "X": pixels[:300],
         "y": partly,
         "X_new": pixels[300:310],
@@ -44,16 +41,14 @@ def test_the_readme_has_its_snippets():
 
 
 def test_the_estimator_snippets_run(names):
-    quick = names["LGAClassifier"]
-    exec(SNIPPETS[0].replace("from labelgrad import LGAClassifier", ""), names)
+    run_python(SNIPPETS[0], names)
     assert names["model"].transduction_.shape == (300,)
-    names["LGAClassifier"] = quick
-    exec(SNIPPETS[1], names)
+    run_python(SNIPPETS[1], names)
 
 
 def test_the_library_snippet_runs(names):
     names["y"] = names["true_y"]
-    exec(SNIPPETS[2].replace("steps=3000", "steps=100"), names)
+    run_python(SNIPPETS[2], names)
     assert names["run"].best is not None
     assert names["lga"].table.entropy().shape == (100,)
     assert Path("runs/mine/metrics.jsonl").exists()

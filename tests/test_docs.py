@@ -1,0 +1,92 @@
+"""Every page is a story that runs from top to bottom, and the site has all it needs in itself."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from labelgrad.cli.methods import GRADIENT
+from labelgrad.methods import METHODS
+from tests.snippets import (
+    PAGES,
+    README,
+    ROOT,
+    all_commands,
+    blocks,
+    check_command,
+    commands,
+    make_quick,
+    run_command,
+    run_python,
+)
+
+# In a page, `python` and `sh` are run; `text`, indented lines and the README's are only shown.
+STORIES = [
+    page for page in PAGES if any(block.language in ("python", "sh") for block in blocks(page))
+]
+LOADED = re.compile(
+    r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", STORIES, ids=lambda page: page.stem)
+def test_every_snippet_of_a_page_runs_after_those_before_it(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_quick(monkeypatch)
+    names = {"__name__": page.stem}
+    for language, code in blocks(page):
+        if language == "python":
+            run_python(code, names)
+        elif language == "sh":
+            for arguments in commands(code):
+                run_command(arguments)
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
+def test_every_command_of_a_page_is_one_that_labelgrad_knows(page):
+    for arguments in all_commands(page):
+        check_command(arguments)
+
+
+def test_the_pages_have_their_commands():
+    assert len(all_commands(README)) >= 8
+    assert ["fit", "pets.csv", "--target", "kind", "--out", "runs/pets"] in all_commands(README)
+    assert sum(len(all_commands(page)) for page in PAGES) >= 15
+
+
+@pytest.mark.parametrize("line", ["fti pets.csv", "fit pets.csv --taget kind", "methods lga"])
+def test_a_command_that_labelgrad_does_not_know_is_found(line):
+    with pytest.raises(Exception, match=r"No such|unexpected"):  # typer does not say of which class
+        check_command(line.split())
+
+
+def test_the_page_on_methods_has_every_method_with_its_cost():
+    page = (ROOT / "docs" / "choosing-a-method.md").read_text()
+    listed = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (\d+) \|$", page, re.MULTILINE))
+    costs = {name: str(GRADIENT + method.passes) for name, method in METHODS.items()}
+    assert listed == {"supervised": str(GRADIENT)} | costs
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
+def test_links_lead_to_something_where_the_repository_is_read(page):
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
+    pytest.importorskip("mkdocs", reason="the site needs pip install 'labelgrad[docs]'")
+    pytest.importorskip("mkdocstrings", reason="the site needs pip install 'labelgrad[docs]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    for page in tmp_path.rglob("*.html"):
+        assert LOADED.findall(page.read_text()) == [], page
+    for sheet in tmp_path.rglob("*.css"):
+        assert not re.search(r"@import|url\([\"']?(?:https?:)?//", sheet.read_text()), sheet
+    assert (tmp_path / "results/synthetic/synthetic.png").exists()
+    reference = (tmp_path / "reference.html").read_text()
+    assert "&gt;&gt;&gt;" in reference  # examples are code, not quotations
+    assert "<blockquote>" not in reference
