@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import labelgrad
 from labelgrad.cli.methods import GRADIENT
 from labelgrad.methods import METHODS
 from tests.snippets import (
@@ -67,6 +68,15 @@ def test_the_page_on_methods_has_every_method_with_its_cost():
     listed = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (\d+) \|$", page, re.MULTILINE))
     costs = {name: str(GRADIENT + method.passes) for name, method in METHODS.items()}
     assert listed == {"supervised": str(GRADIENT)} | costs
+
+
+def test_the_reference_has_every_public_name():
+    page = (ROOT / "docs" / "reference.md").read_text()
+    named = set(re.findall(r"`(\w+)`", page)) & set(labelgrad.__all__)
+    drawn = set(re.findall(r"^::: [\w.]+\.(\w+)$", page, re.MULTILINE))
+    everything = set(labelgrad.__all__) - {"__version__"}
+    assert named == everything
+    assert everything <= drawn
 
 
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
