@@ -99,7 +99,7 @@ def _softmatch(problem: Problem, weight: float = 1.0) -> Objective:
 
 
 METHODS = {
-    "lga": Method("Jackson & Schulman, 2019", 6, _lga),
+    "lga": Method("Jackson & Schulman, 2019", 5, _lga),
     "vat": Method("Miyato et al., 2018", 6, _vat),
     "entmin": Method("Grandvalet & Bengio, 2005", 3, _entmin),
     "pi-model": Method("Laine & Aila, 2017", 4, _pi_model),

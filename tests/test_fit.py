@@ -120,6 +120,13 @@ def test_a_method_that_does_not_help_is_not_kept_and_that_is_said():
     assert "the supervised model is kept" in found.sentence
 
 
+def test_no_error_at_all_is_not_called_certain():
+    wrong = {"supervised": np.zeros(30)}
+    estimate = judge("supervised", "classification", wrong, wrong, seed=0).errors["supervised"]
+    assert (estimate.value, estimate.low) == (0, 0)
+    assert 0.05 < estimate.high < 0.15  # three in thirty, by the rule of three
+
+
 def test_the_interval_of_an_error_is_about_the_binomial_one():
     wrong = {"supervised": np.array([1.0] * 20 + [0.0] * 80)}
     estimate = judge("supervised", "classification", wrong, wrong, seed=0).errors["supervised"]

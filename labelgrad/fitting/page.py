@@ -94,7 +94,8 @@ def _result(judged: Facts) -> Result | None:
         Estimate(*judged["errors"][BASELINE]),
         judged["sentence"],
         judged["kept"],
-        f"The intervals are of {100 * LEVEL:.0f} %, by bootstrap over the held-out labels.",
+        f"The intervals are of {100 * LEVEL:.0f} %, over the held-out labels. What another seed "
+        f"would change is not in them.",
         Estimate(**judged["difference"]),
     )
 
