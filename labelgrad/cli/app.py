@@ -76,7 +76,8 @@ def fit(
     """Learn from data with few labels, beside a supervised baseline; keep the better model.
 
     The run folder gets the model, labels.csv with a label for every unlabeled example, and
-    report.html to look at. Ctrl-C keeps what there is (exit code 130), and --resume goes on.
+    report.html to look at. Ctrl-C keeps what there is (exit code 130), and --resume goes on; after
+    corrections (labelgrad labels) it trains anew with them.
     """
     from labelgrad.cli.fit import run_fit
 
@@ -111,6 +112,31 @@ def predict(
     from labelgrad.cli.predict import run_predict
 
     run_predict(run, data, out=out, all_classes=all_classes, strict=strict)
+
+
+@app.command(epilog="Example: labelgrad labels runs/pets --look 20 --look-out look.csv")
+def labels(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    above: Annotated[float, typer.Option(help="Smallest probability of a sure label.")] = 0.95,
+    out: Annotated[Path | None, typer.Option(help="CSV for the sure labels.")] = None,
+    look: Annotated[
+        int | None, typer.Option(min=0, help="How many doubtful ones to show; else 20.")
+    ] = None,
+    look_out: Annotated[Path | None, typer.Option(help="CSV for the doubtful ones.")] = None,
+    corrections: Annotated[
+        Path | None, typer.Option(help="CSV of labels, new or changed, to take.")
+    ] = None,
+) -> None:
+    """Imputed labels to use, imputed labels to look at, and corrections taken back.
+
+    Doubtful are labels that model or neighbours speak against, then those of a small margin.
+    Corrections (columns file or row, and label) are kept in the run; fit --resume then trains anew
+    with them, because a model that has seen a label cannot be judged by it, and keeps the result
+    before in before-corrections.
+    """
+    from labelgrad.cli.labels import run_labels
+
+    run_labels(run, above=above, out=out, look=look, look_out=look_out, corrections=corrections)
 
 
 @app.command(epilog="Example: labelgrad export runs/pets --to torchscript")

@@ -18,6 +18,7 @@ from labelgrad.cli.progress import Progress, progress
 from labelgrad.cli.shares import train_side_by_side, usual_workers
 from labelgrad.fitting.conclusion import conclude
 from labelgrad.fitting.contest import Contest
+from labelgrad.fitting.corrections import corrected
 from labelgrad.fitting.fit import begin, check_folder, checkpoints
 from labelgrad.fitting.interruption import stopping
 from labelgrad.fitting.plan import Plan
@@ -42,12 +43,13 @@ def run_fit(
     """Read, train, keep, and print what a person wants to know."""
     console, workers = Console(), usual_workers(device)
     check_folder(out, resume=resume)
-    source = read(data, **reading)
+    given = read(data, **reading)
+    source = corrected(given, out)
     for line in found_lines(data, source):
         _say(console, line)
     if workers > 1:
         torch.set_num_threads(1)  # the processes share the cores
-    plan = begin(source, out, device=device, resume=resume, workers=workers, **training)
+    plan = begin(given, out, device=device, resume=resume, workers=workers, **training)
     contest = _train(source, plan, out, device, workers, progress(console))
     result = conclude(contest, name=str(data), folder=out)
     for said in result_lines(result):

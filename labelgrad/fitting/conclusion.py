@@ -14,6 +14,7 @@ from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.curves import curves
 from labelgrad.fitting.held_out import HeldOut, mistakes
 from labelgrad.fitting.labels import imputed, label_rows
+from labelgrad.fitting.neighbours import example_rows
 from labelgrad.fitting.networks import Scale
 from labelgrad.fitting.page import report_data, worth_a_look
 from labelgrad.fitting.predictor import FORMAT, Config, Predictor
@@ -42,7 +43,8 @@ def conclude(contest: Contest, *, name: str, folder: Path | None) -> Result:
     labels = label_rows(contest, found, config.key, near)
     chosen = worth_a_look(source, found.labels, found.said)
     page = render(report_data(source, facts, arrays, labels, chosen))
-    result = Result(predictor, facts, labels, arrays, page, folder)
+    examples = example_rows(contest, found, config.key, near)
+    result = Result(predictor, facts, labels, arrays, page, folder, examples)
     if folder is not None:
         result.save(folder)
     return result

@@ -11,8 +11,10 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
+from labelgrad.fitting.afresh import CHECKPOINT, take_up
 from labelgrad.fitting.conclusion import conclude
 from labelgrad.fitting.contest import Contest, Watch
+from labelgrad.fitting.corrections import corrected
 from labelgrad.fitting.interruption import stopping
 from labelgrad.fitting.pace import affordable_steps
 from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_plan
@@ -76,13 +78,15 @@ def fit_source(
 
     `method` is a sum such as "lga+vat", `model` a name such as "wrn-10-1" or a network of your
     own, `time_budget` is in minutes and finds the `steps`. `mirror` says that pictures mean the
-    same left to right. With `out` everything is kept in a new folder, and `resume` goes on there.
+    same left to right. With `out` everything is kept in a new folder, and `resume` goes on there;
+    after corrections it trains anew with them, and `before-corrections` has the result before.
     Ctrl-C ends the training and keeps what there is; pressed twice it ends at once.
     """
     folder = None if out is None else Path(out)
     own = model if isinstance(model, nn.Module) else None
+    given, source = source, corrected(source, folder)
     plan = begin(
-        source,
+        given,
         folder,
         model=model,
         time_budget=time_budget,
@@ -110,12 +114,16 @@ def begin(
     workers: int = 1,
     **asked: Any,
 ) -> Plan:
-    """The plan of a new run, or of the one to go on with; it is in the folder from now on."""
+    """The plan of a new run, or of the one to go on with; it is in the folder from now on.
+
+    The source is the data as they were read, without corrections.
+    """
     check_folder(folder, resume=resume)
     check_device(device)
     own = model if isinstance(model, nn.Module) else None
     if folder is not None and (folder / FILE).exists():
-        return load_plan(folder, source, network=OWN if own is not None else model, **asked)
+        plan = load_plan(folder, source, network=OWN if own is not None else model, **asked)
+        return take_up(folder, plan, source)
     plan = make_plan(source, model=model, **asked)
     if time_budget is not None and asked.get("steps") is None:
         steps = affordable_steps(source, plan, own, device, time_budget, workers=workers)
@@ -127,7 +135,7 @@ def begin(
 
 def checkpoints(folder: Path | None) -> Path | None:
     """Where the trainings of a run keep their state."""
-    return None if folder is None else folder / "checkpoint"
+    return None if folder is None else folder / CHECKPOINT
 
 
 def check_device(device: str) -> None:

@@ -26,7 +26,8 @@ COLUMNS = (
     "entropy",
     "visits",
 )
-NUMBERS = ("label_probability", "prediction_probability", "entropy", "visits")
+NUMBERS = ("label_probability", "prediction_probability", "entropy", "apart", "margin")
+VALUES = ("label", "prediction", "given", "neighbours")  # numbers, too, where there are no classes
 Row = dict[str, Any]
 
 
@@ -35,24 +36,26 @@ class Imputed:
     """For each unlabeled example, in their order: the label it was given, and the model's.
 
     Both are probabilities (n, classes), or values (n,). The label is the table's where the kept
-    method has one, and else the model's.
+    method has one, and else the model's. `everywhere` is the model's for labeled ones, too.
     """
 
     labels: Tensor
     said: Tensor
     visits: Sequence[int | None]
+    everywhere: Tensor
 
 
 def imputed(contest: Contest, predictor: Predictor) -> Imputed:
     """The labels that training settled on, beside the kept model's."""
-    said = predictor(contest.source.x)[contest.unlabeled]  # all at once, as `predict` would do it
+    everywhere = predictor(contest.source.x)  # all at once, as `predict` would do it
+    said = everywhere[contest.unlabeled]
     table = label_table(contest.of(predictor.config.method))
     if table is None:
-        return Imputed(said, said, [None] * len(said))
+        return Imputed(said, said, [None] * len(said), everywhere)
     labels = table.labels().double()
     if contest.source.task == "regression":
         labels = labels[:, 0] * contest.spread + contest.mean
-    return Imputed(labels, said, table.visits().tolist())
+    return Imputed(labels, said, table.visits().tolist(), everywhere)
 
 
 def label_rows(contest: Contest, found: Imputed, key: str, near: float) -> list[Row]:
@@ -81,8 +84,8 @@ def csv_cells(row: Row) -> list[Any]:
 
 
 def rows_of(content: bytes, task: str) -> list[Row]:
-    """The rows of a `labels.csv`."""
-    numbers = NUMBERS if task == "classification" else (*NUMBERS, "label", "prediction")
+    """The rows of a `labels.csv`, or of an `examples.csv`."""
+    numbers = NUMBERS if task == "classification" else (*NUMBERS, *VALUES)
     read: dict[str, Any] = {name: lambda cell: float(cell) if cell else None for name in numbers}
     read["visits"] = lambda cell: int(cell) if cell else None
     read["agree"] = lambda cell: cell == "yes"

@@ -75,7 +75,7 @@ def make_plan(
     name = OWN if isinstance(model, nn.Module) else model or usual_network(shape)
     if name != OWN:
         network(name, shape, width(source))  # a name that means nothing is told at once
-    chosen = _method(source, method or METHOD[kind])
+    chosen = usable_method(source, method or METHOD[kind])
     return Plan(
         chosen,
         name,
@@ -86,23 +86,15 @@ def make_plan(
     )
 
 
-def save_plan(folder: Path, plan: Plan, source: Source) -> None:
-    """Keep the plan, and what the data were, for a run that goes on."""
+def save_plan(folder: Path, plan: Plan, source: Source, *, corrections: str | None = None) -> None:
+    """Keep the plan, what the data were, and the mark of their corrections, to go on with."""
     kept = {"version": VERSION, "plan": asdict(plan), "data": source.summary}
-    write_whole(folder / FILE, json_bytes(kept))
+    write_whole(folder / FILE, json_bytes(kept | {"corrections": corrections}))
 
 
 def load_plan(folder: Path, source: Source, **asked: Any) -> Plan:
     """The plan of a run that was begun; what is asked for now must be what was asked for then."""
-    try:
-        kept = json.loads((folder / FILE).read_bytes())
-        if kept["version"] != VERSION:
-            raise ValueError(f"it is of version {kept['version']}, and this is {VERSION}")
-        plan = Plan(**kept["plan"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{folder / FILE} cannot be used ({error}); begin in another folder."
-        ) from None
+    kept, plan = _kept(folder)
     for field in fields(Plan):
         wanted, had = asked.get(field.name), getattr(plan, field.name)
         if wanted is not None and wanted != had:
@@ -116,6 +108,12 @@ def load_plan(folder: Path, source: Source, **asked: Any) -> Plan:
             f"{_few(kept['data'])}, got {_few(source.summary)}; begin in another folder."
         )
     return plan
+
+
+def begun_with(folder: Path) -> str | None:
+    """The mark of the corrections that a run was begun with, if there were any."""
+    corrections: str | None = _kept(folder)[0].get("corrections")
+    return corrections
 
 
 def width(source: Source) -> int:
@@ -145,7 +143,8 @@ def objective(name: str, plan: Plan, source: Source, rows: int) -> Objective:
     return LABELED_WEIGHT * Supervised() + LGA(rows, 1, loss=SquaredError(), label_rate=rate)
 
 
-def _method(source: Source, name: str) -> str:
+def usable_method(source: Source, name: str) -> str:
+    """The method of a name as the data allow it: without unlabeled examples it is supervised."""
     terms = parts(name)
     if source.task == "regression" and terms not in ([], ["lga"]):
         raise ValueError(
@@ -154,6 +153,18 @@ def _method(source: Source, name: str) -> str:
         )
     unlabeled = int((~source.labeled).sum())
     return "+".join(terms) if terms and unlabeled >= 2 else BASELINE
+
+
+def _kept(folder: Path) -> tuple[dict[str, Any], Plan]:
+    try:
+        kept = json.loads((folder / FILE).read_bytes())
+        if kept["version"] != VERSION:
+            raise ValueError(f"it is of version {kept['version']}, and this is {VERSION}")
+        return kept, Plan(**kept["plan"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{folder / FILE} cannot be used ({error}); begin in another folder."
+        ) from None
 
 
 def _usual_steps(source: Source) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,15 @@ from labelgrad.sources.arrays import prepare_array
 from labelgrad.sources.read import prepare
 
 FACTS, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
-REPORT = "report.html"
+REPORT, EXAMPLES = "report.html", "examples.csv"
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
     """A model, a label for every unlabeled example, and what was found on the way.
 
-    `labels` has a dictionary for each unlabeled example; `summary` is what `result.json` holds.
+    `labels` has a dictionary for each unlabeled example, `examples` one for every example with
+    its given label, or with what its neighbours say; `summary` is what `result.json` holds.
     """
 
     predictor: Predictor
@@ -36,6 +37,7 @@ class Result:
     held_out: dict[str, NDArray[Any]]
     page: str  # the report
     folder: Path | None = None
+    examples: list[Row] = field(default_factory=list)
 
     def predict(self, data: str | Path | ArrayLike, *, strict: bool = False) -> Predictions:
         """Predictions for new data of the kind the model was trained on: a path, or an array."""
@@ -60,6 +62,8 @@ class Result:
         place = Path(folder)
         names = [self.predictor.config.key, *COLUMNS]
         write_whole(place / LABELS, csv_bytes(names, map(csv_cells, self.labels)))
+        columns = list(self.examples[0]) if self.examples else []
+        write_whole(place / EXAMPLES, csv_bytes(columns, map(csv_cells, self.examples)))
         curves = "".join(json.dumps(line) + "\n" for line in self.summary["curves"])
         write_whole(place / METRICS, curves.encode())
         packed = io.BytesIO()
@@ -89,9 +93,26 @@ def load(folder: str | Path, model: nn.Module | None = None) -> Result:
     try:
         summary = json.loads((place / FACTS).read_bytes())
         labels = rows_of((place / LABELS).read_bytes(), predictor.config.task)
+        examples = _examples(place / EXAMPLES, predictor.config.task)
         with np.load(place / HELD_OUT, allow_pickle=False) as arrays:
             held_out = dict(arrays)
         page = (place / REPORT).read_text(encoding="utf-8")
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"The run folder {place} is damaged ({error}); fit again.") from None
-    return Result(predictor, summary, labels, held_out, page, place)
+    return Result(predictor, summary, labels, held_out, page, place, examples)
+
+
+def every_example(result: Result) -> list[Row]:
+    """The examples of a result; one of an older version has none."""
+    if not result.examples:
+        raise ValueError(
+            f"The run in {result.folder} has no {EXAMPLES}, which older versions did not write; "
+            f"go on with it by fit --resume."
+        )
+    return result.examples
+
+
+def _examples(path: Path, task: str) -> list[Row]:
+    """None if the run is older than the file."""
+    rows = rows_of(path.read_bytes(), task) if path.exists() else []
+    return [row | {"given": row["given"] if row["given"] != "" else None} for row in rows]

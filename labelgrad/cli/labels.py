@@ -1,0 +1,75 @@
+"""`labelgrad labels`: labels to use, labels to look at, and corrections taken back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from labelgrad.fitting.afresh import BEFORE
+from labelgrad.fitting.corrections import FILE, Known, read_corrections, take_corrections
+from labelgrad.fitting.look import Look, look_first, save_look, save_sure, shown, sure_labels
+from labelgrad.fitting.result import Result, load
+
+USUAL = 20  # to look at
+
+
+def run_labels(
+    run: Path,
+    *,
+    above: float,
+    out: Path | None,
+    look: int | None,
+    look_out: Path | None,
+    corrections: Path | None,
+) -> None:
+    """Take corrections, then write and print what was asked for."""
+    console, result = Console(), load(run)
+    key = result.predictor.config.key
+    if corrections is not None:
+        _say(console, _taken(run, result, corrections))
+    if out is not None:
+        sure = sure_labels(result, above)
+        save_sure(sure, key, out)
+        _say(console, f"{len(sure)} of {len(result.labels)} labels, {above:g} and surer: {out}")
+    most = look if look is not None else USUAL if corrections is None or look_out else 0
+    looks = look_first(result, most, leave_out=_seen(run, result))
+    if looks:
+        console.print(_table(looks, key))
+    if look_out is not None:
+        save_look(looks, key, look_out)
+        _say(console, f"To fill in its column label, and hand back with --corrections: {look_out}")
+
+
+def _taken(run: Path, result: Result, corrections: Path) -> str:
+    taken = take_corrections(result, corrections)
+    if not taken.new:
+        return f"{corrections} says nothing new; {taken.kept} corrections are kept in {run / FILE}."
+    return (
+        f"{taken.new} new corrections, {taken.kept} in all, in {run / FILE}; labelgrad fit DATA "
+        f"--out {run} --resume trains anew with them, and keeps this result in {run / BEFORE}."
+    )
+
+
+def _seen(run: Path, result: Result) -> set[str]:
+    """What a person has looked at already."""
+    key, classes = result.predictor.config.key, result.predictor.config.classes
+    names = {row[key] for row in result.examples}
+    return set(read_corrections(run / FILE, Known(key, names, classes)))
+
+
+def _table(looks: list[Look], key: str) -> Table:
+    title = "Worth a look, the most doubtful first"
+    right = Column("margin", justify="right")
+    table = Table(key, "label", "model", "neighbours", right, "why", title=title)
+    for look in looks:
+        margin = "" if look.margin is None else f"{look.margin:.3f}"
+        cells = map(shown, (look.label, look.prediction, look.neighbours))
+        table.add_row(*map(Text, (look.name, *cells, margin, look.reason)))
+    return table
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

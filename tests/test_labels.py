@@ -1,0 +1,445 @@
+"""Labels to use, labels to look at, and the way of a correction back into a run."""
+
+import csv
+import hashlib
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import labelgrad
+from labelgrad.fitting.afresh import BEFORE, HALF, take_up
+from labelgrad.fitting.corrections import FILE, corrected, take_corrections
+from labelgrad.fitting.look import look_first, sure_labels
+from labelgrad.fitting.neighbours import NEIGHBOURS, nearest
+from labelgrad.fitting.plan import load_plan
+from labelgrad.sources.read import read
+
+COMMAND = [sys.executable, "-c", "from labelgrad.cli.app import main; main()"]
+RESULT = ("config.json", "model.safetensors", "labels.csv", "examples.csv", "metrics.jsonl")
+
+
+def command(*arguments, cwd):
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=cwd
+    )
+
+
+def table(path, *, rows=60, labeled=24, values=False):
+    """Two numbers; the label is the sign of their sum, or the sum."""
+    total = (x := np.random.default_rng(0).normal(size=(rows, 2))).sum(1)
+    answers = total if values else np.where(total > 0, "dog", "cat")
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["first", "second", "answer"])
+        for row, pair in enumerate(x):
+            writer.writerow([*pair, answers[row] if row < labeled else ""])
+    return path
+
+
+def read_csv(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_csv(path, text):
+    path.write_text(text)
+    return path
+
+
+def contents(folder):
+    """Every file of a folder with a digest of what is in it."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Finished runs, of classes and of values, that tests may copy."""
+    folder = tmp_path_factory.mktemp("labels")
+    for name, values in (("pets", False), ("weights", True)):
+        data = table(folder / f"{name}.csv", values=values)
+        labelgrad.fit(data, target="answer", steps=10, out=folder / name)
+    return folder
+
+
+@pytest.fixture
+def place(finished, tmp_path):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+# Neighbours, sure labels, doubtful labels
+
+
+def test_neighbours_are_those_of_a_plain_sort_without_oneself():
+    points = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    points[7] = points[3]  # one place, two examples
+    rows = torch.arange(0, 40, 3)
+    found = nearest(points, rows, torch.arange(40))
+    for row, mine in zip(rows.tolist(), found, strict=True):
+        away = (points - points[row]).norm(dim=1)
+        away[row] = torch.inf
+        assert set(mine.tolist()) == set(away.argsort()[:NEIGHBOURS].tolist())
+
+
+def test_what_the_neighbours_say_is_what_a_loop_over_the_file_finds(finished):
+    result = labelgrad.load(finished / "pets")
+    x = read(finished / "pets.csv", target="answer").x.numpy()
+    labels = [row["given"] for row in result.examples]
+    for row in result.labels:
+        labels[int(row["row"]) - 1] = row["label"]
+    for place, row in enumerate(result.examples):
+        if row["given"] is not None:
+            assert row["apart"] is None
+            continue
+        away = ((x - x[place]) ** 2).sum(1)
+        around = [labels[other] for other in away.argsort()[1 : NEIGHBOURS + 1]]
+        different = sum(label != labels[place] for label in around) / NEIGHBOURS
+        assert row["apart"] == pytest.approx(different)
+        assert around.count(row["neighbours"]) >= NEIGHBOURS / 2
+
+
+def test_sure_labels_are_agreed_on_and_as_sure_as_asked(finished):
+    result = labelgrad.load(finished / "pets")
+    rows = {row["row"]: row for row in result.labels}
+    limit = sorted(r["prediction_probability"] for r in result.labels)[len(rows) // 2]
+    sure = sure_labels(result, limit)
+    wanted = [
+        name
+        for name, row in rows.items()
+        if row["label"] == row["prediction"]
+        and row["label_probability"] >= limit
+        and row["prediction_probability"] >= limit
+    ]
+    assert [row["row"] for row in sure] == wanted
+    assert [row["row"] for row in sure_labels(result, 0)] == [n for n in rows if rows[n]["agree"]]
+
+
+def test_the_most_doubtful_come_first_and_each_says_why(finished):
+    result = labelgrad.load(finished / "pets")
+    for number, row in enumerate(result.labels):
+        row["agree"] = number not in (3, 5)
+    beside = {row["row"]: row for row in result.examples}
+    for number, row in enumerate(result.labels):
+        beside[row["row"]] |= {"apart": 0.7 if number in (5, 8) else 0.2, "margin": 0.5}
+    beside[result.labels[11]["row"]]["margin"] = 0.01
+    found = look_first(result, 4)
+    order = [
+        result.labels.index(next(r for r in result.labels if r["row"] == f.name)) for f in found
+    ]
+    assert order == [5, 3, 8, 11]
+    reasons = ["model and 70% of neighbours differ", "model differs"]
+    assert [f.reason for f in found] == [*reasons, "70% of neighbours differ", "small margin"]
+    assert [f.name for f in look_first(result, 3, leave_out={found[0].name})] == [
+        f.name for f in found[1:]
+    ]
+
+
+def test_values_are_looked_at_by_how_far_they_are(finished):
+    found = look_first(labelgrad.load(finished / "weights"), 50)
+    assert len(found) == 36
+    assert all(isinstance(look.neighbours, float) for look in found)
+    quiet = [look for look in found if "agree" in look.reason]
+    far = [max(abs(q.label - q.prediction), abs(q.label - q.neighbours)) for q in quiet]
+    assert far == sorted(far, reverse=True)
+
+
+def test_the_command_writes_both_files_and_the_filled_in_one_comes_back(place):
+    said = command(
+        *("labels", "pets", "--above", 0.5, "--out", "sure.csv", "--look", 3),
+        *("--look-out", "look.csv"),
+        cwd=place,
+    )
+    assert said.returncode == 0, said.stderr
+    assert "Worth a look" in said.stdout
+    assert list(read_csv(place / "sure.csv")[0]) == ["row", "label", "probability"]
+    look = read_csv(place / "look.csv")
+    assert len(look) == 3
+    assert [row["label"] for row in look] == ["", "", ""]
+    assert all(row["reason"] for row in look)
+    lines = (place / "look.csv").read_text().splitlines()
+    lines[2] = lines[2].replace(f"{look[1]['row']},,", f"{look[1]['row']},dog,", 1)
+    (place / "look.csv").write_text("\n".join(lines))
+    assert take_corrections(labelgrad.load(place / "pets"), place / "look.csv") == (1, 1)
+    again = look_first(labelgrad.load(place / "pets"), 3, leave_out={look[1]["row"]})
+    said = command("labels", "pets", "--look", 3, "--look-out", "next.csv", cwd=place)
+    assert [row["row"] for row in read_csv(place / "next.csv")] == [look.name for look in again]
+
+
+# Corrections
+
+
+def test_corrections_are_merged_and_the_newest_counts(place):
+    result = labelgrad.load(place / "pets")
+    given = {row["row"]: row["given"] for row in result.examples}
+    other = "cat" if given["1"] == "dog" else "dog"
+    first = write_csv(place / "a.csv", f"row,label\n30,dog\n31,cat\n2,{given['2']}\n1,{other}\n")
+    assert take_corrections(result, first) == (3, 3), "row 2 has that label already"
+    second = write_csv(place / "b.csv", "label;row;note\ndog;31;sure\ndog;30;\n;32;not yet\n")
+    assert take_corrections(result, second) == (1, 3)
+    kept = {row["row"]: row["label"] for row in read_csv(place / "pets" / FILE)}
+    assert kept == {"1": other, "30": "dog", "31": "dog"}
+    source = read(place / "pets.csv", target="answer")
+    changed = corrected(source, place / "pets")
+    assert changed.summary["labeled"] == 26
+    assert [changed.classes[changed.y[row - 1]] for row in (1, 30, 31)] == [other, "dog", "dog"]
+    untouched = [row for row in range(60) if row + 1 not in (1, 30, 31)]
+    assert torch.equal(changed.y[untouched], source.y[untouched])
+    assert source.summary["labeled"] == 24
+
+
+def test_values_are_corrected_too(place):
+    more = write_csv(place / "more.csv", "row,label\n40,2.5\n")
+    assert take_corrections(labelgrad.load(place / "weights"), more) == (1, 1)
+    changed = corrected(read(place / "weights.csv", target="answer"), place / "weights")
+    assert changed.y[39] == 2.5
+
+
+def test_pictures_go_the_same_way(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in [f"{k}/{i}" for k in ("a", "b", "unlabeled") for i in range(4)]:
+        path = tmp_path / "album" / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 255, (8, 8)).astype("uint8")).save(path)
+    result = labelgrad.fit(tmp_path / "album", steps=2, out=tmp_path / "run")
+    assert {look.name for look in look_first(result)} == {f"unlabeled/{i}.png" for i in range(4)}
+    more = write_csv(tmp_path / "more.csv", "file,label\n./unlabeled/1.png,a\n")
+    assert take_corrections(result, more) == (1, 1)
+    again = labelgrad.fit(tmp_path / "album", out=tmp_path / "run", resume=True)
+    assert again.summary["counts"]["classes"] == {"a": 5, "b": 4}
+
+
+def test_a_correction_goes_round_and_nothing_outside_the_run_is_touched(place):
+    before = labelgrad.load(place / "pets")
+    write_csv(place / "more.csv", "row,label\n30,dog\n31,cat\n1,dog\n2,dog\n")
+    outside = {k: v for k, v in contents(place).items() if not k.startswith("pets/")}
+    said = command("labels", "pets", "--corrections", "more.csv", cwd=place)
+    assert said.returncode == 0, said.stderr
+    assert "--resume" in said.stdout
+    order = ("fit", "pets.csv", "--target", "answer", "--out", "pets")
+    assert "--resume" in command(*order, cwd=place).stderr
+    said = command(*order, "--resume", cwd=place)
+    assert said.returncode == 0, said.stderr
+    assert "26 labeled, 34 unlabeled" in said.stdout
+    after = labelgrad.load(place / "pets")
+    assert {row["row"] for row in before.labels} - {row["row"] for row in after.labels} == {
+        "30",
+        "31",
+    }
+    given = {row["row"]: row["given"] for row in after.examples}
+    assert [given[name] for name in ("30", "31", "1", "2")] == ["dog", "cat", "dog", "dog"]
+    assert after.summary["counts"]["labeled"] == 26
+    assert after.summary["plan"] == before.summary["plan"]
+    kept = labelgrad.load(place / "pets" / BEFORE)
+    assert kept.labels == before.labels
+    assert {k: v for k, v in contents(place).items() if not k.startswith("pets/")} == outside
+    finished = contents(place / "pets")
+    model = finished["model.safetensors"]
+    assert command(*order, "--resume", cwd=place).returncode == 0
+    assert contents(place / "pets")["model.safetensors"] == model, "there was nothing new"
+    assert not (place / "pets" / HALF).exists()
+
+
+def test_a_run_from_corrections_is_one_from_data_that_had_these_labels(place):
+    write_csv(place / "more.csv", "row,label\n30,dog\n31,cat\n")
+    take_corrections(labelgrad.load(place / "pets"), place / "more.csv")
+    again = labelgrad.fit(place / "pets.csv", target="answer", out=place / "pets", resume=True)
+    lines = (place / "pets.csv").read_text().splitlines()
+    lines[30], lines[31] = lines[30] + "dog", lines[31] + "cat"
+    (place / "pets.csv").write_text("\n".join(lines))
+    fresh = labelgrad.fit(place / "pets.csv", target="answer", steps=10)
+    assert fresh.labels == again.labels
+    for one, other in zip(
+        fresh.predictor.model.parameters(), again.predictor.model.parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("moves", range(12))
+def test_setting_aside_can_be_cut_off_anywhere_and_is_repeated(place, monkeypatch, moves):
+    run, source = place / "pets", read(place / "pets.csv", target="answer")
+    before = contents(run)
+    write_csv(place / "more.csv", "row,label\n30,dog\n")
+    take_corrections(labelgrad.load(run), place / "more.csv")
+    whole, left = type(run).replace, moves
+
+    def failing(self, target):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        return whole(self, target)
+
+    monkeypatch.setattr(type(run), "replace", failing)
+    cut_off = False
+    try:
+        take_up(run, load_plan(run, source), source)
+    except KeyboardInterrupt:
+        cut_off = True
+    monkeypatch.undo()
+    if moves < 3:
+        assert cut_off
+        assert moves == 0 or not (run / "config.json").exists(), "the old model is not in use"
+    take_up(run, load_plan(run, source), source)
+    after = contents(run)
+    for name in RESULT:
+        assert after[f"{BEFORE}/{name}"] == before[name]
+        assert name not in after
+    assert after[f"{BEFORE}/plan.json"] == before["plan.json"]
+    assert not (run / "checkpoint").exists()
+    assert not (run / HALF).exists()
+
+
+def test_a_second_round_replaces_the_result_before(place):
+    for row, label in ((30, "dog"), (31, "cat")):
+        write_csv(place / "more.csv", f"row,label\n{row},{label}\n")
+        last = labelgrad.load(place / "pets")
+        take_corrections(last, place / "more.csv")
+        again = labelgrad.fit(place / "pets.csv", target="answer", out=place / "pets", resume=True)
+    assert again.summary["counts"]["labeled"] == 26
+    assert labelgrad.load(place / "pets" / BEFORE).summary["counts"]["labeled"] == 25
+    assert not (place / "pets" / BEFORE / BEFORE).exists()
+
+
+def test_when_everything_is_labeled_the_supervised_model_is_left(place):
+    rows = "".join(f"{row},{'dog' if row % 2 else 'cat'}\n" for row in range(25, 61))
+    write_csv(place / "more.csv", "row,label\n" + rows)
+    take_corrections(labelgrad.load(place / "pets"), place / "more.csv")
+    again = labelgrad.fit(place / "pets.csv", target="answer", out=place / "pets", resume=True)
+    assert again.labels == []
+    assert "supervised model alone" in again.verdict
+    assert look_first(again) == []
+
+
+@pytest.mark.slow
+def test_killed_during_the_second_fit_it_goes_on_to_the_same_bytes(tmp_path):
+    table(tmp_path / "pets.csv")
+    order = ("fit", "pets.csv", "--target", "answer", "--out", "run")
+    assert command(*order, "--steps", 120, cwd=tmp_path).returncode == 0
+    write_csv(tmp_path / "more.csv", "row,label\n30,dog\n31,cat\n")
+    assert command("labels", "run", "--corrections", "more.csv", cwd=tmp_path).returncode == 0
+    shutil.copytree(tmp_path / "run", tmp_path / "undisturbed")
+    said = command(*order[:-1], "undisturbed", "--resume", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    process = subprocess.Popen(
+        [*COMMAND, *order, "--resume"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    ends = time.monotonic() + 120
+    pattern = "checkpoint/all-labels-lga/checkpoints/step-*25.safetensors"
+    while (tmp_path / "run" / "config.json").exists() or not list((tmp_path / "run").glob(pattern)):
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=60)
+    refused = command("labels", "run", cwd=tmp_path)
+    assert "no finished run" in refused.stderr
+    said = command(*order, "--resume", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "26 labeled, 34 unlabeled" in said.stdout
+    one, other = contents(tmp_path / "run"), contents(tmp_path / "undisturbed")
+    for name in (*RESULT, f"{BEFORE}/labels.csv", f"{BEFORE}/model.safetensors"):
+        assert one[name] == other[name], name
+
+
+# Bad input
+
+
+def one_sentence(said):
+    assert said.returncode == 1, said.stderr
+    assert "Traceback" not in said.stderr
+    lines = said.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("labelgrad: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("run", "text", "said"),
+    [
+        ("pets", "row,label\n30,dgo\n", "did you mean 'dog'?"),
+        ("pets", "row,label\n30,Dog\n", "did you mean 'dog'?"),
+        ("pets", "row,label\n30,zebra\n", "the classes are 'cat', 'dog'"),
+        ("pets", "row,label\n30,dog\n30,cat\n", "two labels: 'dog', and 'cat' on line 3"),
+        (
+            "pets",
+            "row,label\n" + "".join(f"{n},dog\n" for n in range(61, 70)),
+            "9 examples that are not in the data: '61', '62', '63', '64', '65' and 4 more",
+        ),
+        ("pets", "file,label\n30,dog\n", "must have the columns row and label, got 'file'"),
+        ("pets", "", "got nothing in its first line"),
+        ("pets", "row,label\n30,dog,3\n", "broken on line 2"),
+        ("pets", 'row,label\n"30', "broken"),
+        ("pets", "row,label\n30,\0\n", "zero byte"),
+        ("weights", "row,label\n30,heavy\n", "finite numbers as labels, got 'heavy'"),
+        ("weights", "row,label\n30,inf\n", "finite numbers as labels, got 'inf'"),
+        ("weights", "row,label\n30,nan\n", "finite numbers as labels, got 'nan'"),
+    ],
+)
+def test_a_bad_correction_is_one_sentence_and_none_is_kept(finished, tmp_path, run, text, said):
+    more = write_csv(tmp_path / "more.csv", text)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        take_corrections(labelgrad.load(finished / run), more)
+    assert not (finished / run / FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["labels", "nowhere"], "no run folder"),
+        (["labels", "."], "no finished run"),
+        (["labels", "pets", "--above", "2", "--out", "sure.csv"], "from 0 to 1, got 2"),
+        (["labels", "weights", "--out", "sure.csv"], "Values have no probability"),
+        (["labels", "pets", "--corrections", "no.csv"], "no file of corrections no.csv"),
+        (["labels", "pets", "--out", "weights"], "could not be written"),
+    ],
+)
+def test_bad_input_is_one_sentence(finished, arguments, said):
+    assert said in one_sentence(command(*arguments, cwd=finished))
+    assert not (finished / "sure.csv").exists()
+
+
+def test_corrections_that_leave_one_class_or_do_not_fit_the_data_are_refused(place):
+    rows = "".join(f"{row},dog\n" for row in range(1, 25))
+    write_csv(place / "pets" / FILE, "row,label\n" + rows)
+    before = contents(place / "pets")
+    with pytest.raises(ValueError, match="every label is the same"):
+        labelgrad.fit(place / "pets.csv", target="answer", out=place / "pets", resume=True)
+    write_csv(place / "pets" / FILE, "row,label\n99,dog\n")
+    said = command(
+        *("fit", "pets.csv", "--target", "answer", "--out", "pets", "--resume"), cwd=place
+    )
+    assert "1 examples that are not in the data" in one_sentence(said)
+    (place / "pets" / FILE).unlink()
+    before.pop(FILE)
+    assert contents(place / "pets") == before
+
+
+def test_a_run_of_an_older_version_says_how_to_go_on(place):
+    (place / "pets" / "examples.csv").unlink()
+    with pytest.raises(ValueError, match="fit --resume"):
+        look_first(labelgrad.load(place / "pets"))
+    plan = json.loads((place / "pets" / "plan.json").read_text())
+    del plan["corrections"]
+    (place / "pets" / "plan.json").write_text(json.dumps(plan))
+    again = labelgrad.fit(place / "pets.csv", target="answer", out=place / "pets", resume=True)
+    assert look_first(again)
+    assert not (place / "pets" / BEFORE).exists()
+
+
+def test_help_fits_a_screen_and_shows_an_example(tmp_path):
+    for name in ("labels", "fit"):
+        said = command(name, "--help", cwd=tmp_path)
+        assert f"Example: labelgrad {name}" in said.stdout
+        assert len(said.stdout.splitlines()) < 40
