@@ -139,6 +139,49 @@ def labels(
     run_labels(run, above=above, out=out, look=look, look_out=look_out, corrections=corrections)
 
 
+@app.command(epilog="Example: labelgrad compare pets.csv --target kind --methods supervised,lga")
+def compare(
+    data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
+    methods: Annotated[
+        str, typer.Option(help="By commas; else supervised, lga, vat, lga+vat.")
+    ] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="How often each is trained.")] = 3,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
+    model: Annotated[str | None, typer.Option(help="Such as mlp, wrn-10-1, wrn-16-2.")] = None,
+    size: Annotated[int | None, typer.Option(help="Side of the pictures, in pixels.")] = None,
+    mirror: Annotated[
+        bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+    device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
+    workers: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 2,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder; runs/compare-DATA if not given.")
+    ] = None,
+) -> None:
+    """Train several methods with several seeds, and say which is best or whether it is chance.
+
+    All are judged by the same labels, held out as fit does it. Killed or stopped, the same command
+    goes on; finished trainings are not run again.
+    """
+    from labelgrad.cli.compare import run_compare
+
+    run_compare(
+        data,
+        methods=_listed(methods),
+        seeds=seeds,
+        out=out or Path("runs") / f"compare-{data.resolve().stem}",
+        reading={"labels": labels, "target": target, "task": task, "size": size, "strict": strict},
+        training={"model": model, "steps": steps, "mirror": mirror or None},
+        device=device,
+        workers=workers,
+        command=_command(),
+    )
+
+
 @app.command(epilog="Example: labelgrad export runs/pets --to torchscript")
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],

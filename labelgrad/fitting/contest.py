@@ -45,7 +45,8 @@ class Training:
 class Contest:
     """All trainings of a plan, ready to be advanced; in a `folder` they survive being killed.
 
-    `share` says which of how many shares of the trainings this is, for several processes.
+    `share` says which of how many shares of the trainings this is, for several processes. With
+    `only` one method is trained, on the folds alone: to be judged, not kept.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Contest:
         folder: Path | None = None,
         device: str = "cpu",
         share: tuple[int, int] = (0, 1),
+        only: str | None = None,
     ):
         self.source, self.plan, self.folder = source, plan, folder
         self.x = Scale.of(source)(source.x)
@@ -67,6 +69,8 @@ class Contest:
         self.unlabeled = (~source.labeled).nonzero().squeeze(1)
         self.round = max(-(-plan.steps // ROUNDS), min(SHORTEST, plan.steps))
         self._model, self._device, self._share = model, torch.device(device), share
+        self._only = only
+        self.methods = plan.contenders if only is None else (only,)
         self.trainings = list(self._trainings())
 
     def advance(self, watch: Watch, stopped: Callable[[], bool]) -> None:
@@ -104,22 +108,23 @@ class Contest:
     def held_out(self) -> HeldOut:
         """What each method says about the labels that were held out of its training."""
         folds = [t for t in self.trainings if t.part != ALL]
-        firsts = [t.held_out for t in folds if t.method == self.plan.contenders[0]]
+        firsts = [t.held_out for t in folds if t.method == self.methods[0]]
         rows = torch.cat(firsts) if firsts else torch.zeros(0, dtype=torch.int64)
         empty = torch.zeros(0, width(self.source))
         outputs = {
             name: torch.cat([empty] + [self._outputs(t) for t in folds if t.method == name])
-            for name in self.plan.contenders
+            for name in self.methods
         }
         return HeldOut(rows, self.y[rows], outputs)
 
     def _trainings(self) -> Iterator[Training]:
         folds = held_out_folds(self.y[self.labeled], seed=self.plan.seed)
         held_out = {f"fold-{i}": self.labeled[fold] for i, fold in enumerate(folds, 1)}
-        held_out[ALL] = self.labeled[:0]
+        if self._only is None:
+            held_out[ALL] = self.labeled[:0]
         mine, shares = self._share
         for place, (part, rows) in enumerate(held_out.items()):
-            for other, method in enumerate(self.plan.contenders):
+            for other, method in enumerate(self.methods):
                 if (place + other) % shares == mine:
                     yield Training(part, method, self._run(part, method, rows), rows)
 
