@@ -196,6 +196,7 @@ def test_the_command_prints_a_table_and_a_sentence_and_does_nothing_twice(tmp_pa
     x, y = arrays()
     np.savez(tmp_path / "data.npz", x=x, y=y)
     order = ("compare", "data.npz", "--methods", "supervised, lga", "--steps", 5, "--seeds", 2)
+    order += ("--workers", 1)
     said = command(*order, cwd=tmp_path)
     assert said.returncode == 0, said.stderr
     assert "smallest error" in said.stdout

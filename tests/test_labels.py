@@ -161,6 +161,8 @@ def test_the_command_writes_both_files_and_the_filled_in_one_comes_back(place):
     )
     assert said.returncode == 0, said.stderr
     assert "Worth a look" in said.stdout
+    sure = len(sure_labels(labelgrad.load(place / "pets"), 0.5))
+    assert f"{sure} of 36 imputed labels are 0.5 sure or more: sure.csv" in said.stdout
     assert list(read_csv(place / "sure.csv")[0]) == ["row", "label", "probability"]
     look = read_csv(place / "look.csv")
     assert len(look) == 3

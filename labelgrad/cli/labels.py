@@ -30,10 +30,12 @@ def run_labels(
     key = result.predictor.config.key
     if corrections is not None:
         _say(console, _taken(run, result, corrections))
-    if out is not None:
+    if out is not None or (corrections is None and result.predictor.config.classes):
         sure = sure_labels(result, above)
-        save_sure(sure, key, out)
-        _say(console, f"{len(sure)} of {len(result.labels)} labels, {above:g} and surer: {out}")
+        if out is not None:
+            save_sure(sure, key, out)
+        count = f"{len(sure)} of {len(result.labels)} imputed labels are {above:g} sure or more"
+        _say(console, f"{count}: {out}" if out else f"{count}; --out writes them.")
     most = look if look is not None else USUAL if corrections is None or look_out else 0
     looks = look_first(result, most, leave_out=_seen(run, result))
     if looks:
