@@ -13,11 +13,19 @@ import time
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 import labelgrad
 from labelgrad.fitting.afresh import BEFORE, HALF, take_up
-from labelgrad.fitting.corrections import FILE, corrected, take_corrections
+from labelgrad.fitting.corrections import (
+    FILE,
+    Known,
+    corrected,
+    read_corrections,
+    take_corrections,
+)
 from labelgrad.fitting.look import look_first, sure_labels
 from labelgrad.fitting.neighbours import NEIGHBOURS, nearest
 from labelgrad.fitting.plan import load_plan
@@ -182,9 +190,9 @@ def test_the_command_writes_both_files_and_the_filled_in_one_comes_back(place):
 
 def test_corrections_are_merged_and_the_newest_counts(place):
     result = labelgrad.load(place / "pets")
-    given = {row["row"]: row["given"] for row in result.examples}
-    other = "cat" if given["1"] == "dog" else "dog"
-    first = write_csv(place / "a.csv", f"row,label\n30,dog\n31,cat\n2,{given['2']}\n1,{other}\n")
+    had = {row["row"]: row["given"] for row in result.examples}
+    other = "cat" if had["1"] == "dog" else "dog"
+    first = write_csv(place / "a.csv", f"row,label\n30,dog\n31,cat\n2,{had['2']}\n1,{other}\n")
     assert take_corrections(result, first) == (3, 3), "row 2 has that label already"
     second = write_csv(place / "b.csv", "label;row;note\ndog;31;sure\ndog;30;\n;32;not yet\n")
     assert take_corrections(result, second) == (1, 3)
@@ -237,8 +245,8 @@ def test_a_correction_goes_round_and_nothing_outside_the_run_is_touched(place):
         "30",
         "31",
     }
-    given = {row["row"]: row["given"] for row in after.examples}
-    assert [given[name] for name in ("30", "31", "1", "2")] == ["dog", "cat", "dog", "dog"]
+    has = {row["row"]: row["given"] for row in after.examples}
+    assert [has[name] for name in ("30", "31", "1", "2")] == ["dog", "cat", "dog", "dog"]
     assert after.summary["counts"]["labeled"] == 26
     assert after.summary["plan"] == before.summary["plan"]
     kept = labelgrad.load(place / "pets" / BEFORE)
@@ -394,6 +402,22 @@ def test_a_bad_correction_is_one_sentence_and_none_is_kept(finished, tmp_path, r
     with pytest.raises(ValueError, match=re.escape(said)):
         take_corrections(labelgrad.load(finished / run), more)
     assert not (finished / run / FILE).exists()
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=12), st.integers(0, 26), st.integers(0, 26))
+def test_damaged_bytes_are_an_error_of_one_line_or_corrections(tmp_path_factory, put, start, end):
+    whole = b"file,label\na.png,cat\nb,dog\n"
+    path = tmp_path_factory.getbasetemp() / "damaged.csv"
+    path.write_bytes(whole[:start] + put + whole[end:])
+    said, found = "", {}
+    try:
+        found = read_corrections(path, Known("file", {"a.png", "b"}, ("cat", "dog")))
+    except ValueError as error:
+        said = str(error)
+    assert len(said.splitlines()) <= 1
+    assert found.keys() <= {"a.png", "b"}
+    assert set(found.values()) <= {"cat", "dog"}
 
 
 @pytest.mark.parametrize(
