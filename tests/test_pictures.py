@@ -14,9 +14,9 @@ from labelgrad.data.picture_sets import PictureSet, load
 from labelgrad.experiments import picture_task
 from labelgrad.experiments.picture_results import paper_score, score
 from labelgrad.experiments.picture_task import SIZES, VIEWS, Task, examples
-from labelgrad.experiments.picture_tuning import OWN, PictureTuningTrial, Search
+from labelgrad.experiments.picture_tuning import PictureTuningTrial, Search
 from labelgrad.experiments.pictures import PictureTrial
-from labelgrad.experiments.settings import PUBLISHED, Choice, choice
+from labelgrad.experiments.settings import OWN, PUBLISHED, Choice, choice
 from labelgrad.methods import METHODS
 from tests.test_cli import COMMAND, gone, labelgrad
 from tests.test_reproduce import lines
@@ -142,6 +142,10 @@ def test_every_method_can_be_tuned():
 def test_a_sum_has_the_settings_of_its_terms():
     assert choice("vat+entmin", "cifar10", "paper") == Choice(3e-3, PUBLISHED["vat"].terms)
     assert choice("lga+vat", "cifar10", "paper") == Choice(1e-3, {})
+    labeled = {"supervised": {"weight": 1.0}}
+    both = {"lga": {"speed": 0.4}, "vat": {"eps": 2.0}} | labeled
+    assert choice("lga+vat", "cifar10", "laptop") == Choice(1e-3, both)
+    assert choice("supervised", "cifar10", "laptop") == Choice(1e-3)
 
 
 def test_scores_are_over_seeds_and_the_papers_are_parts_of_one():

@@ -18,24 +18,10 @@ from labelgrad.data.stream import mixed_seed
 from labelgrad.experiments.picture_task import Task
 from labelgrad.experiments.pictures import PictureTrial
 from labelgrad.experiments.results import Line
-from labelgrad.experiments.settings import Choice
-from labelgrad.methods import parts
+from labelgrad.experiments.settings import LEARNING_RATE, Choice, Setting, own_settings
 from labelgrad.training.errors import TrainingDivergedError
 
 SEED = 1000  # of the split
-LEARNING_RATE = (3e-4, 1e-2)
-OWN = {  # each term's main settings, their usual values, and where they are looked for
-    "lga": {"lga.speed": (0.4, (0.1, 1.0)), "supervised.weight": (1.0, (0.1, 1.0))},
-    "vat": {"vat.eps": (2.0, (0.5, 8.0))},
-    "entmin": {"entmin.weight": (0.1, (0.03, 1.0))},
-    "pi-model": {"pi-model.weight": (20.0, (1.0, 50.0))},
-    "mean-teacher": {"mean-teacher.weight": (8.0, (1.0, 50.0))},
-    "pseudo-label": {"pseudo-label.weight": (1.0, (0.1, 3.0))},
-    "fixmatch": {"fixmatch.weight": (1.0, (0.3, 3.0))},
-    "flexmatch": {"flexmatch.weight": (1.0, (0.3, 3.0))},
-    "freematch": {"freematch.weight": (1.0, (0.3, 3.0))},
-    "softmatch": {"softmatch.weight": (1.0, (0.3, 3.0))},
-}
 
 
 class Search:
@@ -65,8 +51,8 @@ class Search:
         )
         self._catch_up({line["number"]: line for line in finished if line["method"] == method})
         if not self.study.trials:
-            usual = {name: value for name, (value, _) in self._own().items()}
-            self.study.enqueue_trial({"learning_rate": 1e-3, **usual})
+            usual = {name: own.usual for name, own in own_settings(method).items()}
+            self.study.enqueue_trial({"learning_rate": LEARNING_RATE.usual, **usual})
 
     @property
     def done(self) -> int:
@@ -83,17 +69,14 @@ class Search:
         trial = self.study.ask()
         rate = _suggest(trial, "learning_rate", LEARNING_RATE)
         terms: dict[str, dict[str, float]] = {}
-        for name, (_, where) in self._own().items():
+        for name, own in own_settings(self.method).items():
             term, setting = name.split(".")
-            terms.setdefault(term, {})[setting] = _suggest(trial, name, where)
+            terms.setdefault(term, {})[setting] = _suggest(trial, name, own)
         return number, Choice(rate, terms)
 
     def tell(self, value: float) -> None:
         """The trial that was asked for last has this validation error."""
         self.study.tell(self._running()[-1], value)
-
-    def _own(self) -> dict[str, tuple[float, tuple[float, float]]]:
-        return {name: how for part in parts(self.method) for name, how in OWN[part].items()}
 
     def _running(self) -> list[int]:
         return [trial.number for trial in self.study.trials if trial.state.name == "RUNNING"]
@@ -116,21 +99,21 @@ class Search:
 
         chosen = Choice(**line["settings"])
         params = {f"{term}.{k}": v for term, own in chosen.terms.items() for k, v in own.items()}
-        ranges = {"learning_rate": LEARNING_RATE, **{k: how[1] for k, how in self._own().items()}}
+        ranges = {"learning_rate": LEARNING_RATE, **own_settings(self.method)}
         self.study.add_trial(
             optuna.trial.create_trial(
                 params={"learning_rate": chosen.learning_rate, **params},
                 distributions={
-                    name: optuna.distributions.FloatDistribution(*where, log=True)
-                    for name, where in ranges.items()
+                    name: optuna.distributions.FloatDistribution(own.low, own.high, log=True)
+                    for name, own in ranges.items()
                 },
                 value=line["validation_error"],
             )
         )
 
 
-def _suggest(trial: Any, name: str, where: tuple[float, float]) -> float:
-    return float(f"{trial.suggest_float(name, *where, log=True):.3g}")
+def _suggest(trial: Any, name: str, own: Setting) -> float:
+    return float(f"{trial.suggest_float(name, own.low, own.high, log=True):.3g}")
 
 
 class PictureTuningTrial:
