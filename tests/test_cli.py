@@ -10,12 +10,7 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = [sys.executable, "-c", "from labelgrad.cli.app import main; main()"]
-
-
-def labelgrad(*arguments, cwd=None):
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
+from tests.command import COMMAND, labelgrad, labelgrad_here
 
 
 def test_help_names_the_commands_and_shows_an_example():
@@ -27,7 +22,7 @@ def test_help_names_the_commands_and_shows_an_example():
 
 
 def test_help_of_the_demo_fits_a_screen():
-    said = labelgrad("demo", "--help")
+    said = labelgrad_here("demo", "--help")
     assert "--seeds" in said.stdout
     assert "Example:" in said.stdout
     assert len(said.stdout.splitlines()) < 40
@@ -39,7 +34,7 @@ def test_help_does_not_wait_for_pytorch():
 
 
 def test_methods_lists_every_method_with_its_paper():
-    said = labelgrad("methods")
+    said = labelgrad_here("methods")
     assert said.returncode == 0
     for word in ("lga", "vat", "mean-teacher", "softmatch", "Miyato", "passes", "settings"):
         assert word in said.stdout
@@ -50,7 +45,7 @@ def test_version():
 
 
 def test_an_error_is_one_line_without_a_traceback():
-    said = labelgrad("demo", "--labels", 55)
+    said = labelgrad_here("demo", "--labels", 55)
     assert said.returncode == 1
     assert said.stderr == "labelgrad: `labels` must be a multiple of 10 from 10 to 1000, got 55.\n"
 

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -14,14 +13,8 @@ from scipy import stats
 from labelgrad.fitting.compare import Trial, compare, trial_plans
 from labelgrad.fitting.ranking import interval, rank
 from labelgrad.sources.arrays import array_source
-
-COMMAND = [sys.executable, "-c", "from labelgrad.cli.app import main; main()"]
-
-
-def command(*arguments, cwd):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=cwd
-    )
+from tests.command import COMMAND, labelgrad_here
+from tests.command import labelgrad as command
 
 
 def arrays(*, rows=60, labeled=20, values=False):
@@ -258,7 +251,7 @@ def test_bad_input_is_one_sentence(tmp_path, arguments, said):
         "single": (np.eye(6), np.array([0, 1, -1, -1, -1, -1])),
     }.items():
         np.savez(tmp_path / f"{name}.npz", x=x, y=y)
-    found = command("compare", *arguments, cwd=tmp_path)
+    found = labelgrad_here("compare", *arguments, cwd=tmp_path)
     assert found.returncode == 1, found.stderr
     assert "Traceback" not in found.stderr
     (line,) = found.stderr.strip().splitlines()
@@ -268,6 +261,6 @@ def test_bad_input_is_one_sentence(tmp_path, arguments, said):
 
 
 def test_help_fits_a_screen_and_shows_an_example(tmp_path):
-    said = command("compare", "--help", cwd=tmp_path)
+    said = labelgrad_here("compare", "--help", cwd=tmp_path)
     assert "Example: labelgrad compare" in said.stdout
     assert len(said.stdout.splitlines()) < 40

@@ -4,7 +4,6 @@ import csv
 import json
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -19,14 +18,8 @@ from labelgrad.fitting.calibration import temperature
 from labelgrad.fitting.folds import ENOUGH, held_out_folds
 from labelgrad.fitting.verdict import judge
 from labelgrad.training.evaluation import calibration_error
-
-COMMAND = [sys.executable, "-c", "from labelgrad.cli.app import main; main()"]
-
-
-def command(*arguments, cwd):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=cwd
-    )
+from tests.command import COMMAND, labelgrad_here
+from tests.command import labelgrad as command
 
 
 def table(path, *, rows=80, labeled=24, values=False):
@@ -413,7 +406,7 @@ def test_bad_input_is_one_sentence(run, arguments, said):
     (run / "other" / "letter.txt").write_text("mine")
     table(run / "values.csv", values=True)
     (run / "values_only.csv").write_text("first\n1\n")
-    assert said in one_sentence(command(*arguments, cwd=run))
+    assert said in one_sentence(labelgrad_here(*arguments, cwd=run))
     assert not (run / "new").exists()
 
 
@@ -436,6 +429,6 @@ def test_a_folder_of_another_format_and_damaged_ones_are_refused(run, tmp_path):
 
 @pytest.mark.parametrize("name", ["fit", "predict"])
 def test_help_fits_a_screen_and_shows_an_example(name, tmp_path):
-    said = command(name, "--help", cwd=tmp_path)
+    said = labelgrad_here(name, "--help", cwd=tmp_path)
     assert f"Example: labelgrad {name}" in said.stdout
     assert len(said.stdout.splitlines()) < 40

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -30,15 +29,10 @@ from labelgrad.fitting.look import look_first, sure_labels
 from labelgrad.fitting.neighbours import NEIGHBOURS, nearest
 from labelgrad.fitting.plan import load_plan
 from labelgrad.sources.read import read
+from tests.command import COMMAND, labelgrad_here
+from tests.command import labelgrad as command
 
-COMMAND = [sys.executable, "-c", "from labelgrad.cli.app import main; main()"]
 RESULT = ("config.json", "model.safetensors", "labels.csv", "examples.csv", "metrics.jsonl")
-
-
-def command(*arguments, cwd):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=cwd
-    )
 
 
 def table(path, *, rows=60, labeled=24, values=False):
@@ -432,7 +426,7 @@ def test_damaged_bytes_are_an_error_of_one_line_or_corrections(tmp_path_factory,
     ],
 )
 def test_bad_input_is_one_sentence(finished, arguments, said):
-    assert said in one_sentence(command(*arguments, cwd=finished))
+    assert said in one_sentence(labelgrad_here(*arguments, cwd=finished))
     assert not (finished / "sure.csv").exists()
 
 
@@ -466,6 +460,6 @@ def test_a_run_of_an_older_version_says_how_to_go_on(place):
 
 def test_help_fits_a_screen_and_shows_an_example(tmp_path):
     for name in ("labels", "fit"):
-        said = command(name, "--help", cwd=tmp_path)
+        said = labelgrad_here(name, "--help", cwd=tmp_path)
         assert f"Example: labelgrad {name}" in said.stdout
         assert len(said.stdout.splitlines()) < 40

@@ -18,7 +18,8 @@ from labelgrad.experiments.picture_tuning import PictureTuningTrial, Search
 from labelgrad.experiments.pictures import PictureTrial
 from labelgrad.experiments.settings import OWN, PUBLISHED, Choice, choice
 from labelgrad.methods import METHODS
-from tests.test_cli import COMMAND, gone, labelgrad
+from tests.command import COMMAND, labelgrad, labelgrad_here
+from tests.test_cli import gone
 from tests.test_reproduce import lines
 
 
@@ -218,7 +219,7 @@ def test_a_killed_search_goes_on(tmp_path):
     ],
 )
 def test_a_wrong_word_is_one_line(arguments, message, tmp_path):
-    said = labelgrad(*arguments, cwd=tmp_path)
+    said = labelgrad_here(*arguments, cwd=tmp_path)
     assert said.returncode == 1
     assert message in said.stderr
     assert len(said.stderr.splitlines()) == 1

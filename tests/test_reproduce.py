@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.test_cli import COMMAND, labelgrad
+from tests.command import COMMAND, labelgrad, labelgrad_here
 
 
 def lines(folder, name="results.jsonl"):
@@ -16,7 +16,7 @@ def lines(folder, name="results.jsonl"):
 
 
 def test_the_list_says_what_there_is_and_what_it_costs():
-    said = labelgrad("reproduce", "--list")
+    said = labelgrad_here("reproduce", "--list")
     assert said.returncode == 0
     for name in ("learning-speeds", "synthetic-data", "synthetic", "cost", "needs"):
         assert name in said.stdout
@@ -34,7 +34,7 @@ def test_the_list_says_what_there_is_and_what_it_costs():
     ],
 )
 def test_a_wrong_word_is_one_line(arguments, message, tmp_path):
-    said = labelgrad(*arguments, cwd=tmp_path)
+    said = labelgrad_here(*arguments, cwd=tmp_path)
     assert said.returncode == 1
     assert said.stderr.startswith(f"labelgrad: {message}")
     assert len(said.stderr.splitlines()) == 1
@@ -113,8 +113,18 @@ def test_a_killed_search_goes_on_with_what_is_not_finished(tmp_path):
 
 @pytest.mark.slow
 def test_other_settings_in_the_same_folder_are_one_line(tmp_path):
-    labelgrad("tune", "synthetic", "--scale", "tiny", "--trials", 1, "--out", tmp_path)
-    said = labelgrad("tune", "synthetic", "--scale", "paper", "--trials", 1, "--out", tmp_path)
+    command = [
+        "reproduce",
+        "synthetic",
+        "--trials",
+        1,
+        "--methods",
+        "supervised",
+        "--out",
+        tmp_path,
+    ]
+    assert labelgrad(*command, "--scale", "tiny").returncode == 0
+    said = labelgrad_here(*command, "--scale", "paper")
     assert said.returncode == 1
     assert "use another folder with --out" in said.stderr
     assert len(said.stderr.splitlines()) == 1

@@ -1,0 +1,34 @@
+"""The command as tests call it: in a process of its own, or here, where nothing is trained."""
+
+import io
+import subprocess
+import sys
+import warnings
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from subprocess import CompletedProcess
+
+from labelgrad.cli.app import main
+
+COMMAND = [sys.executable, "-c", "from labelgrad.cli.app import main; main()"]
+
+
+def labelgrad(*arguments, cwd=None):
+    """As a person would: a new process, which takes seconds to begin."""
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
+
+
+def labelgrad_here(*arguments, cwd=None):
+    """The same in this process, for help and refusals: a moment."""
+    arguments, before = [str(argument) for argument in arguments], (sys.argv, warnings.showwarning)
+    sys.argv, code = ["labelgrad", *arguments], 0
+    out, err = io.StringIO(), io.StringIO()
+    with chdir(cwd or Path.cwd()), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            sys.argv, warnings.showwarning = before
+    return CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
