@@ -23,6 +23,7 @@ from tests.snippets import (
 )
 
 # In a page, `python` and `sh` are run; `text`, indented lines and the README's are only shown.
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 STORIES = [
     page for page in PAGES if any(block.language in ("python", "sh") for block in blocks(page))
 ]
@@ -43,6 +44,14 @@ def test_every_snippet_of_a_page_runs_after_those_before_it(page, tmp_path, monk
         elif language == "sh":
             for arguments in commands(code):
                 run_command(arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_every_example_runs(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_python(file.read_text(), {"__name__": "__main__"})
+    assert len(capsys.readouterr().out.splitlines()) >= 2
 
 
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)

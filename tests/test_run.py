@@ -254,3 +254,9 @@ def test_a_labeled_stream_needs_labels():
 def test_a_negative_rate_is_named():
     with pytest.raises(ValueError, match=r"`learning_rate` must be .* at least 0, got -1"):
         make_run(learning_rate=-1)
+
+
+def test_a_model_for_other_examples_is_one_sentence():
+    data = Stream(torch.zeros(4, 3), torch.arange(4) % 2, batch_size=2)
+    with pytest.raises(ValueError, match=r"must take examples of the shape \(3,\).*first layers"):
+        Trainer(nn.Linear(5, 2), Supervised(), data)

@@ -161,8 +161,15 @@ class Trainer:
     def _check_labels(self) -> None:
         if self.labeled.y is None:
             raise ValueError("the `labeled` stream has no labels; build it as Stream(x, y, …).")
-        with evaluating(self.model):
-            outputs = self.model(self.labeled.x[:2].to(self.device))
+        first = self.labeled.x[:2].to(self.device)
+        try:
+            with evaluating(self.model):
+                outputs = self.model(first)
+        except RuntimeError as error:
+            raise ValueError(
+                f"the model must take examples of the shape {tuple(first.shape[1:])}, and it does "
+                f"not ({str(error).splitlines()[0]}); change its first layers, or the data."
+            ) from error
         if outputs.ndim != 2:
             raise ValueError(
                 f"the model must give one row of outputs for each example, got the shape "
