@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -136,10 +136,10 @@ class Step:
         with random_numbers(self.unlabeled.x.device, self._draws):
             return self._call(params, self.unlabeled.x)
 
-    def remembered(self) -> Replaying:
+    def remembered(self) -> AbstractContextManager[object]:
         """A context for a replay in forward mode, at the very same values: they are not redone."""
         _ = self.unlabeled_outputs
-        return Replaying([] if self._memory is None else self._memory.products)
+        return nullcontext() if self._memory is None else Replaying(self._memory.products)
 
     def report(self, name: str, value: Tensor) -> None:
         """Record a measurement of this step."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from labelgrad import Batch, Step
+from labelgrad import LGA, MLP, Batch, Step, Stream, Supervised, Trainer
 from labelgrad import replay as replay_module
 from labelgrad.alignment.slope import finite_difference, forward_mode
 
@@ -86,3 +86,13 @@ def test_a_product_that_was_written_into_is_not_used():
 def _products(step):
     _ = step.unlabeled_outputs
     return step._memory.products
+
+
+@pytest.mark.parametrize(("network", "worth"), [(Pair, True), (lambda: MLP(64, (8,), 3), False)])
+def test_a_trainer_remembers_where_there_are_convolutions(network, worth):
+    x = torch.randn(6, 1, 8, 8) if worth else torch.randn(6, 64)
+    labeled = Stream(x, torch.arange(6) % 3, batch_size=3)
+    method = Supervised() + LGA(rows=6, width=3)
+    trainer = Trainer(network(), method, labeled, Stream(x, batch_size=3))
+    trainer.step()
+    assert trainer._remember is worth

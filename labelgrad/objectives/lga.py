@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad.alignment.gap import Gap
-from labelgrad.alignment.slope import SLOPES
+from labelgrad.alignment.slope import SLOPES, forward_mode
 from labelgrad.alignment.table import LabelTable
 from labelgrad.functional import cosine, hand_over
 from labelgrad.losses import CrossEntropy, Loss
@@ -66,7 +66,7 @@ class LGA(Objective):
         if slope not in SLOPES:
             raise ValueError(f"`slope` must be one of {', '.join(SLOPES)}, got {slope!r}.")
         self.loss: Loss = CrossEntropy() if loss is None else loss
-        self.slope, self.replays = SLOPES[slope], slope == "forward-mode"
+        self.slope = SLOPES[slope]
         self.settings: dict[str, Any] = {
             "rows": rows,
             "width": width,
@@ -102,6 +102,11 @@ class LGA(Objective):
                 f"LGA needs one label for each unlabeled example: its table has "
                 f"{self.table.rows} rows, and the data {rows}; build it with rows={rows}."
             )
+        # Remembering costs some microseconds an operation: convolutions are worth it, small
+        # perceptrons are not.
+        self.replays = self.slope is forward_mode and any(
+            isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) for module in model.modules()
+        )
 
     def measure(self, truth: Tensor) -> dict[str, float]:
         labels = self.table.labels().to(truth.device)
