@@ -77,10 +77,11 @@ def _as_onnx(model: nn.Module, x: Tensor) -> tuple[bytes, Tensor]:
         import onnxscript  # noqa: F401 - PyTorch's exporter needs it
     except ImportError:
         raise ValueError(
-            "Export to ONNX needs two packages more: pip install onnx onnxscript."
+            "Export to ONNX needs two packages more: pip install 'labelgrad[onnx]'."
         ) from None
     batch = torch.export.Dim("batch", min=1, max=PIECE)
-    program = torch.onnx.export(model, (x,), dynamo=True, dynamic_shapes=({0: batch},))
+    shapes = ({0: batch},)
+    program = torch.onnx.export(model, (x,), dynamo=True, dynamic_shapes=shapes, verbose=False)
     assert program is not None  # it is, with dynamo
     content = program.model_proto.SerializeToString()
     reference = onnx.reference.ReferenceEvaluator(onnx.load_from_string(content))
