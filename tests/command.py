@@ -1,6 +1,7 @@
 """The command as tests call it: in a process of its own, or here, where nothing is trained."""
 
 import io
+import signal
 import subprocess
 import sys
 import warnings
@@ -32,3 +33,8 @@ def labelgrad_here(*arguments, cwd=None):
         finally:
             sys.argv, warnings.showwarning = before
     return CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def hear_ctrl_c():
+    """Before a child begins: tests in the background of a shell ignore the signal."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -8,7 +8,7 @@ import torch
 from labelgrad import LGA, Run, Stream, Supervised, Trainer
 from tests.conftest import WIDTH, ConvNet
 
-STEPS, ROWS = 1500, 300
+STEPS, ROWS = 700, 300
 
 
 def job(folder: Path, storage: str) -> Run:

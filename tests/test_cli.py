@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import COMMAND, labelgrad, labelgrad_here
+from tests.command import COMMAND, hear_ctrl_c, labelgrad, labelgrad_here
 
 
 def test_help_names_the_commands_and_shows_an_example():
@@ -86,11 +86,6 @@ def test_settings_that_do_not_fit_the_folder_are_one_line(tmp_path):
     assert said.returncode == 1
     assert said.stderr.splitlines()[-1].startswith("labelgrad: the checkpoint")
     assert "Traceback" not in said.stderr
-
-
-def hear_ctrl_c():
-    # Tests in the background of a shell ignore the signal, and their children would, too.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def gone(group, seconds=30):

@@ -18,7 +18,7 @@ from labelgrad.fitting.calibration import temperature
 from labelgrad.fitting.folds import ENOUGH, held_out_folds
 from labelgrad.fitting.verdict import judge
 from labelgrad.training.evaluation import calibration_error
-from tests.command import COMMAND, labelgrad_here
+from tests.command import COMMAND, hear_ctrl_c, labelgrad_here
 from tests.command import labelgrad as command
 
 
@@ -284,7 +284,11 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(tmp_path):
 
 def start(*arguments, cwd):
     return subprocess.Popen(
-        [*COMMAND, *map(str, arguments)], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=hear_ctrl_c,
     )
 
 
