@@ -38,3 +38,13 @@ def labelgrad_here(*arguments, cwd=None):
 def hear_ctrl_c():
     """Before a child begins: tests in the background of a shell ignore the signal."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def one_sentence(said):
+    """What a refusal said: one line, no traceback."""
+    assert said.returncode == 1, said.stderr
+    assert "Traceback" not in said.stderr
+    lines = said.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("labelgrad: ")
+    return lines[0]

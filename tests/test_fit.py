@@ -18,7 +18,7 @@ from labelgrad.fitting.calibration import temperature
 from labelgrad.fitting.folds import ENOUGH, held_out_folds
 from labelgrad.fitting.verdict import judge
 from labelgrad.training.evaluation import calibration_error
-from tests.command import COMMAND, hear_ctrl_c, labelgrad_here
+from tests.command import COMMAND, hear_ctrl_c, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
 
 
@@ -362,15 +362,6 @@ def run(tmp_path_factory):
     data = table(folder / "pets.csv")
     labelgrad.fit(data, target="answer", steps=5, out=folder / "run")
     return folder
-
-
-def one_sentence(said):
-    assert said.returncode == 1, said.stderr
-    assert "Traceback" not in said.stderr
-    lines = said.stderr.strip().splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("labelgrad: ")
-    return lines[0]
 
 
 @pytest.mark.parametrize(

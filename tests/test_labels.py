@@ -29,7 +29,7 @@ from labelgrad.fitting.look import look_first, sure_labels
 from labelgrad.fitting.neighbours import NEIGHBOURS, nearest
 from labelgrad.fitting.plan import load_plan
 from labelgrad.sources.read import read
-from tests.command import COMMAND, labelgrad_here
+from tests.command import COMMAND, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
 
 RESULT = ("config.json", "model.safetensors", "labels.csv", "examples.csv", "metrics.jsonl")
@@ -358,15 +358,6 @@ def test_killed_during_the_second_fit_it_goes_on_to_the_same_bytes(tmp_path):
 
 
 # Bad input
-
-
-def one_sentence(said):
-    assert said.returncode == 1, said.stderr
-    assert "Traceback" not in said.stderr
-    lines = said.stderr.strip().splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("labelgrad: ")
-    return lines[0]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from labelgrad.cli.fit import found_lines
+from labelgrad.cli.say import say
 from labelgrad.cli.trials import add_missing
 from labelgrad.fitting.compare import (
     Trial,
@@ -45,7 +46,7 @@ def run_compare(
     plans = trial_plans(source, methods=methods or None, seeds=seeds, **training)
     results = trial_results(out, source, plans)
     for line in found_lines(data, source):
-        _say(console, line)
+        say(console, line)
     # As NumPy arrays the examples are copied: PyTorch's shared memory is often too small for them.
     arrays: Any = replace(source, x=source.x.numpy(), y=source.y.numpy())  # type: ignore[arg-type]
     jobs = {
@@ -56,7 +57,7 @@ def run_compare(
     found = ranking(source, plans, results.lines)
     console.print(_table(found))
     for line in (found.sentence, found.limits, f"All trials: {results.path}"):
-        _say(console, line)
+        say(console, line)
 
 
 def _table(found: Ranking) -> Table:
@@ -78,7 +79,3 @@ def _cells(scored: Scored, factor: float, seeds: int) -> list[str]:
     spread = f"{factor * scored.spread:.2g}" if seeds > 1 else ""
     error, loss = f"{factor * scored.error:.4g}", f"{scored.loss:.3f}"
     return [error, spread, loss, above, f"{scored.seconds:.1f}"]
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)

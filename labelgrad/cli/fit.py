@@ -15,6 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from labelgrad.cli.progress import Progress, progress
+from labelgrad.cli.say import say
 from labelgrad.cli.shares import train_side_by_side, usual_workers
 from labelgrad.fitting.conclusion import conclude
 from labelgrad.fitting.contest import Contest
@@ -46,16 +47,16 @@ def run_fit(
     given = read(data, **reading)
     source = corrected(given, out)
     for line in found_lines(data, source):
-        _say(console, line)
+        say(console, line)
     if workers > 1:
         torch.set_num_threads(1)  # the processes share the cores
     plan = begin(given, out, device=device, resume=resume, workers=workers, **training)
     contest = _train(source, plan, out, device, workers, progress(console))
     result = conclude(contest, name=str(data), folder=out)
     for said in result_lines(result):
-        _say(console, said) if isinstance(said, str) else console.print(said)
-    _say(console, f"A page to look at: {out / REPORT}")
-    _say(console, f"The model and everything else: {out}")
+        say(console, said) if isinstance(said, str) else console.print(said)
+    say(console, f"A page to look at: {out / REPORT}")
+    say(console, f"The model and everything else: {out}")
     if result.summary["stopped"]:
         raise typer.Exit(INTERRUPTED)
 
@@ -141,8 +142,3 @@ def _watch(bar: Progress) -> Callable[[int, int, float], None]:
             bar.update("training", done, total, loss)
 
     return watch
-
-
-def _say(console: Console, line: str) -> None:
-    """A line as it is: names from the data are no markup."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from labelgrad.cli.say import say
 from labelgrad.fitting.afresh import BEFORE
 from labelgrad.fitting.corrections import FILE, Known, read_corrections, take_corrections
 from labelgrad.fitting.look import Look, look_first, save_look, save_sure, shown, sure_labels
@@ -29,20 +30,20 @@ def run_labels(
     console, result = Console(), load(run)
     key = result.predictor.config.key
     if corrections is not None:
-        _say(console, _taken(run, result, corrections))
+        say(console, _taken(run, result, corrections))
     if out is not None or (corrections is None and result.predictor.config.classes):
         sure = sure_labels(result, above)
         if out is not None:
             save_sure(sure, key, out)
         count = f"{len(sure)} of {len(result.labels)} imputed labels are {above:g} sure or more"
-        _say(console, f"{count}: {out}" if out else f"{count}; --out writes them.")
+        say(console, f"{count}: {out}" if out else f"{count}; --out writes them.")
     most = look if look is not None else USUAL if corrections is None or look_out else 0
     looks = look_first(result, most, leave_out=_seen(run, result))
     if looks:
         console.print(_table(looks, key))
     if look_out is not None:
         save_look(looks, key, look_out)
-        _say(console, f"To fill in its column label, and hand back with --corrections: {look_out}")
+        say(console, f"To fill in its column label, and hand back with --corrections: {look_out}")
 
 
 def _taken(run: Path, result: Result, corrections: Path) -> str:
@@ -71,7 +72,3 @@ def _table(looks: list[Look], key: str) -> Table:
         cells = map(shown, (look.label, look.prediction, look.neighbours))
         table.add_row(*map(Text, (look.name, *cells, margin, look.reason)))
     return table
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)

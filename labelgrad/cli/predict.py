@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from labelgrad.cli.say import say
 from labelgrad.fitting.result import load
 from labelgrad.sources.source import few
 
@@ -20,4 +21,4 @@ def run_predict(run: Path, data: Path, *, out: Path, all_classes: bool, strict: 
         reasons = [f"{name} ({reason})" for name, reason in found.skipped]
         lines.append(f"Skipped: {few(reasons, most=3)}.")
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)

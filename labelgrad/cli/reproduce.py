@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from labelgrad.cli.comparison import differences_table, summary_table
 from labelgrad.cli.options import Options
 from labelgrad.cli.pictures import run_pictures, run_table_1
+from labelgrad.cli.say import say_pictures
 from labelgrad.cli.trials import add_missing
 from labelgrad.experiments.results import Line, Results
 
@@ -33,7 +34,7 @@ def learning_speeds(options: Options, console: Console) -> None:
     add_missing(LearningSpeeds, jobs, results, workers=options.workers, command=options.command)
     console.print(_speeds_table(results.lines))
     _print_propositions(console, problems=3 if options.scale == "paper" else 1)
-    _say_where(console, draw_learning_speeds(results.lines, options.out))
+    say_pictures(console, draw_learning_speeds(results.lines, options.out))
 
 
 def synthetic_data(options: Options, console: Console) -> None:
@@ -44,7 +45,7 @@ def synthetic_data(options: Options, console: Console) -> None:
     from labelgrad.figures.synthetic import draw_shells
 
     x, y = shells(2500, 2, torch.Generator().manual_seed(0))
-    _say_where(console, draw_shells(x, y, options.out))
+    say_pictures(console, draw_shells(x, y, options.out))
 
 
 def synthetic(options: Options, console: Console) -> None:
@@ -79,7 +80,7 @@ def synthetic(options: Options, console: Console) -> None:
     lines = [line for line in results.lines if line["seed"] < options.trials]
     console.print(differences_table(lines))
     console.print(summary_table(lines))
-    _say_where(console, draw_synthetic(lines, options.out))
+    say_pictures(console, draw_synthetic(lines, options.out))
 
 
 @dataclass(frozen=True)
@@ -184,11 +185,6 @@ def _check_methods(given: tuple[str, ...], known: tuple[str, ...]) -> None:
     for method in given:
         if method not in known:
             raise ValueError(f"--methods must be among {', '.join(known)}, got {method!r}.")
-
-
-def _say_where(console: Console, paths: list[Path]) -> None:
-    for path in paths:
-        console.print(f"The picture: {path}", soft_wrap=True, highlight=False)
 
 
 def _speeds_table(lines: list[Line]) -> Table:
