@@ -45,7 +45,7 @@ class Size:
 PROTOCOL = {"cifar10": 5000, "svhn": 7326, "fashion-mnist": 5000, "digits": 200}  # for validation
 SIZES = {
     "paper": Size(28, 2, 1, 1e-3, None, PROTOCOL, None, 500_000, 5000, ("cifar10",)),
-    "laptop": Size(10, 1, 2, 1e-2, 5000, PROTOCOL, None, 4000, 400),
+    "laptop": Size(10, 1, 2, 1e-2, 5000, PROTOCOL, None, 1500, 250),
     "tiny": Size(10, 1, 2, 1e-1, 100, dict.fromkeys(PROTOCOL, 50), 100, 4, 2),
 }
 
