@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from labelgrad.data.rand_augment import rand_augment
 
@@ -80,11 +79,17 @@ def translate(x: Tensor, pixels: int = 2) -> Tensor:
     >>> translate(torch.zeros(3, 1, 8, 8)).shape
     torch.Size([3, 1, 8, 8])
     """
-    count, _, height, width = x.shape
-    padded = F.pad(x, (pixels,) * 4, mode="reflect")
-    down, right = torch.randint(2 * pixels + 1, (2, count), device=x.device)
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # every shift of every picture
-    return windows[torch.arange(count, device=x.device), :, down, right]
+    count, channels, height, width = x.shape
+    down, right = torch.randint(-pixels, pixels + 1, (2, count, 1), device=x.device)
+    rows = _mirrored(torch.arange(height, device=x.device) + down, height)
+    columns = _mirrored(torch.arange(width, device=x.device) + right, width)
+    places = (rows.unsqueeze(2) * width + columns.unsqueeze(1)).flatten(1)  # pictures, pixels
+    return x.flatten(2).gather(2, places.unsqueeze(1).expand(-1, channels, -1)).view(x.shape)
+
+
+def _mirrored(places: Tensor, size: int) -> Tensor:
+    """Places beyond an edge, as far inside of it as they are outside."""
+    return (size - 1) - ((size - 1) - places.abs()).abs()
 
 
 def cutout(x: Tensor, part: float = 0.5) -> Tensor:
