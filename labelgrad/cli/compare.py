@@ -61,21 +61,25 @@ def run_compare(
 
 
 def _table(found: Ranking) -> Table:
-    percent = found.task == "classification"
-    heads = ("error %" if percent else "error", "± over seeds", "loss", "above the best", "seconds")
+    heads = ("error", "± over seeds", "loss", "above the best", "seconds")
     columns = [Column(head, justify="right") for head in heads]
     table = Table("", *columns, title=f"On {found.examples} held-out labels, {found.seeds} seeds")
     for scored in found.methods:
-        table.add_row(Text(scored.method), *_cells(scored, 100 if percent else 1, found.seeds))
+        table.add_row(Text(scored.method), *_cells(scored, found))
     return table
 
 
-def _cells(scored: Scored, factor: float, seeds: int) -> list[str]:
+def _cells(scored: Scored, found: Ranking) -> list[str]:
     above = "best"
     if scored.difference is not None:
-        found = scored.difference
-        value, low, high = (f"{factor * n:.3g}" for n in (found.value, found.low, found.high))
+        gap = scored.difference
+        value, low, high = (found.number(number) for number in (gap.value, gap.low, gap.high))
         above = f"{value} ({low} to {high})"
-    spread = f"{factor * scored.spread:.2g}" if seeds > 1 else ""
-    error, loss = f"{factor * scored.error:.4g}", f"{scored.loss:.3f}"
-    return [error, spread, loss, above, f"{scored.seconds:.1f}"]
+    spread = found.number(scored.spread) if found.seeds > 1 else ""
+    return [
+        found.number(scored.error),
+        spread,
+        f"{scored.loss:.3f}",
+        above,
+        f"{scored.seconds:.1f}",
+    ]

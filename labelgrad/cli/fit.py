@@ -24,6 +24,7 @@ from labelgrad.fitting.fit import begin, check_folder, checkpoints
 from labelgrad.fitting.interruption import stopping
 from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.result import LABELS, REPORT, Result
+from labelgrad.fitting.wording import shown_error
 from labelgrad.sources.read import read
 from labelgrad.sources.source import Source, few
 
@@ -116,16 +117,14 @@ def result_lines(result: Result) -> list[str | Table]:
 
 
 def _table(facts: dict[str, Any]) -> Table:
-    judged, values = facts["verdict"], facts["task"] == "regression"
-    head = "error" if values else "error %"
+    judged, task = facts["verdict"], facts["task"]
     table = Table(
         "",
-        *(Column(name, justify="right") for name in (head, "95 % interval", "loss")),
+        *(Column(name, justify="right") for name in ("error", "95 % interval", "loss")),
         title=f"On {judged['examples']} held-out labels",
     )
-    factor = 1 if values else 100
     for name, estimate in judged["errors"].items():
-        value, low, high = (f"{factor * number:.4g}" for number in estimate)
+        value, low, high = (shown_error(number, task) for number in estimate)
         kept = " (kept)" if name == judged["kept"] else ""
         loss = f"{judged['losses'][name]:.3f}"
         table.add_row(Text(name + kept), value, f"{low} to {high}", loss)

@@ -17,6 +17,7 @@ from scipy import stats
 
 from labelgrad.experiments.results import Line
 from labelgrad.fitting.verdict import LEVEL, Numbers
+from labelgrad.fitting.wording import shown_error
 from labelgrad.report.data import Estimate
 
 
@@ -84,7 +85,7 @@ class Ranking:
 
     def number(self, error: float) -> str:
         """An error as a person reads it."""
-        return f"{100 * error:.1f} %" if self.task == "classification" else f"{error:.4g}"
+        return shown_error(error, self.task)
 
 
 def rank(task: str, lines: Sequence[Line]) -> Ranking:

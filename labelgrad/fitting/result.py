@@ -16,6 +16,7 @@ from torch import nn
 from labelgrad.fitting.files import csv_bytes, json_bytes, write_whole
 from labelgrad.fitting.labels import COLUMNS, Row, csv_cells, rows_of
 from labelgrad.fitting.predictor import Predictions, Predictor, load_predictor
+from labelgrad.fitting.wording import shown_error
 from labelgrad.sources.arrays import prepare_array
 from labelgrad.sources.read import prepare
 
@@ -78,12 +79,13 @@ class Result:
 
     def _repr_html_(self) -> str:
         """A small table for notebooks."""
-        rows = "".join(
-            f"<tr><td>{escape(name)}</td><td>{value:.4g}</td><td>{low:.4g} to {high:.4g}</td></tr>"
-            for name, (value, low, high) in self.summary["verdict"]["errors"].items()
-        )
+        rows = "".join(map(self._html_row, self.summary["verdict"]["errors"].items()))
         head = "<tr><th></th><th>held-out error</th><th>95 % interval</th></tr>"
         return f"<p>{escape(self.verdict)}</p><table>{head}{rows}</table>"
+
+    def _html_row(self, error: tuple[str, list[float]]) -> str:
+        value, low, high = (shown_error(number, self.summary["task"]) for number in error[1])
+        return f"<tr><td>{escape(error[0])}</td><td>{value}</td><td>{low} to {high}</td></tr>"
 
 
 def load(folder: str | Path, model: nn.Module | None = None) -> Result:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from labelgrad.fitting.wording import shown_error
 from labelgrad.report.data import Estimate
 
 BASELINE = "supervised"
@@ -62,7 +63,7 @@ class Verdict:
         )
 
     def _number(self, error: float) -> str:
-        return f"{100 * error:.1f} %" if self.task == "classification" else f"{error:.4g}"
+        return shown_error(error, self.task)
 
 
 def judge(
