@@ -57,7 +57,7 @@ def train_pictures(data: str, options: Options) -> list[Line]:
 
     methods = [spelled(name) for name in options.methods or (*PAPER, *TODAY)]
     ready(data, options)
-    frozen = {name: asdict(choice(name, data, options.scale)) for name in methods}
+    frozen = {name: asdict(choice(name, options.scale)) for name in methods}
     results = Results(options.out, {"size": asdict(SIZES[options.scale]), **frozen})
     tasks = [
         Task(data, name, labels, seed, options.imbalance, options.foreign)
@@ -74,8 +74,7 @@ def train_pictures(data: str, options: Options) -> list[Line]:
     add_missing(PictureTrial, jobs, results, workers=options.workers, command=options.command)
     with suppress(OSError):  # trials of another method or seed may be unfinished
         (options.out / "unfinished").rmdir()
-    asked = [vars(task) for task in tasks]
-    return [line for line in results.lines if any(task.items() <= line.items() for task in asked)]
+    return [line for task in tasks for line in results.lines if vars(task).items() <= line.items()]
 
 
 def ready(data: str, options: Options) -> None:
@@ -111,14 +110,15 @@ def scores_table(data: str, lines: list[Line]) -> Table:
     )
     for labels in labels_in(lines):
         for method in methods_in(lines):
-            cells = _cells(data, lines, method, labels)
+            cells = score_cells(data, lines, method, labels)
             if cells:
                 table.add_row(str(labels), method, *cells)
         table.add_section()
     return table
 
 
-def _cells(data: str, lines: list[Line], method: str, labels: int) -> list[str]:
+def score_cells(data: str, lines: list[Line], method: str, labels: int) -> list[str]:
+    """One row of the table: ours beside the paper's, or nothing where there is none of ours."""
     error, loss, last, seconds = (
         score(lines, name, method=method, labels=labels)
         for name in ("test_error", "test_loss", "last_test_error", "seconds")

@@ -56,7 +56,7 @@ class PictureTrial:
     ):
         self.task, self.scale, self.steps = task, scale, SIZES[scale].steps
         self._unfinished = unfinished
-        chosen = settings or choice(task.method, task.data, scale)
+        chosen = settings or choice(task.method, scale)
         parts = examples(task, SIZES[scale], data_folder)
         self.run = _run(task, SIZES[scale], chosen, parts, unfinished, device)
         if not with_test:
