@@ -1,14 +1,21 @@
-"""A real training job for `test_kill.py` to kill: python kill_target.py FOLDER memory|mapped."""
+"""A real training job for `test_kill.py` to kill.
 
+`python -m tests.kill_target FOLDER memory|mapped` does it once. Without arguments it is a nursery:
+PyTorch, which takes seconds to begin, is ready there, and for every line `FOLDER memory|mapped`
+that comes in, a process is forked that does the job; it says its number, the nursery how it ended.
+"""
+
+import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
 from labelgrad import LGA, Run, Stream, Supervised, Trainer
 from tests.conftest import WIDTH, ConvNet
 
-STEPS, ROWS = 700, 300
+STEPS, ROWS = 280, 300
 
 
 def job(folder: Path, storage: str) -> Run:
@@ -30,12 +37,27 @@ def job(folder: Path, storage: str) -> Run:
         folder=folder,
         examples=examples,
         truth=y[60:],
-        evaluate_every=50,
-        checkpoint_every=9,
+        evaluate_every=20,
+        checkpoint_every=4,
     )
 
 
-if __name__ == "__main__":
-    run = job(Path(sys.argv[1]), sys.argv[2])
-    print("ready", flush=True)  # noqa: T201
+def live(folder: str, storage: str) -> None:
+    run = job(Path(folder), storage)
+    print(os.getpid(), flush=True)  # noqa: T201
     run.finish()
+
+
+def nursery() -> None:
+    with TemporaryDirectory() as folder:
+        next(iter(job(Path(folder), "mapped")))  # what PyTorch imports on a first step
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            live(*line.split())
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    live(*sys.argv[1:]) if sys.argv[1:] else nursery()

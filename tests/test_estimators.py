@@ -33,14 +33,14 @@ def check(estimator):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.EstimatorCheckFailedWarning")
 def test_classifier_passes_scikit_learns_checks():
-    assert check(LGAClassifier(steps=300, learning_rate=1e-3)) == set(MINUS_ONE_IS_A_CLASS)
+    assert check(LGAClassifier(steps=100, learning_rate=3e-3)) == set(MINUS_ONE_IS_A_CLASS)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:y has no unlabeled row")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_regressor_passes_scikit_learns_checks():
-    assert check(LGARegressor(steps=300, learning_rate=1e-3)) == set()
+    assert check(LGARegressor(steps=100, learning_rate=3e-3)) == set()
 
 
 def iris(every=10, seed=0):

@@ -1,6 +1,7 @@
 """A real process, killed at random moments, ends with the bytes of one that was left alone."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -13,20 +14,32 @@ import pytest
 from labelgrad.training.checkpoint import Checkpoints
 
 ROOT = Path(__file__).parents[1]
+TARGET = [sys.executable, "-m", "tests.kill_target"]
 KILLS = 10
 
 
-def start(folder, storage):
-    command = [sys.executable, "-m", "tests.kill_target", str(folder), storage]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    with process.stdout as said:
-        assert said.readline() == "ready\n"
-    return process
+@pytest.fixture(scope="module")
+def nursery():
+    """Where the processes to kill are forked; each begins in a moment."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(TARGET, cwd=ROOT, **pipes) as process:
+        yield process
+        process.stdin.close()
 
 
-def finish(folder, storage):
-    process, began = start(folder, storage), time.monotonic()
-    assert process.wait(timeout=300) == 0
+def start(nursery, folder, storage):
+    nursery.stdin.write(f"{folder} {storage}\n")
+    nursery.stdin.flush()
+    return int(nursery.stdout.readline())
+
+
+def undisturbed(folder, storage):
+    """One life, in a process that was not forked, and how long it took."""
+    command = [*TARGET, str(folder), storage]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline()
+        began = time.monotonic()
+        assert process.wait(timeout=300) == 0
     return time.monotonic() - began
 
 
@@ -47,18 +60,20 @@ def result(folder):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("storage", ["memory", "mapped"])
-def test_ten_kills_leave_no_trace_in_the_result(tmp_path, storage):
-    # Ten lives of at most this long do not finish the work, however fast the machine is.
-    longest = finish(tmp_path / "undisturbed", storage) / (KILLS + 1)
+def test_ten_kills_leave_no_trace_in_the_result(tmp_path, storage, nursery):
+    # Ten lives of at most this long do half of the work, however fast the machine is.
+    longest = undisturbed(tmp_path / "undisturbed", storage) / (2 * KILLS)
     moments = random.Random(storage)
     reached = []
     for _ in range(KILLS):
-        process = start(tmp_path / "killed", storage)
+        process = start(nursery, tmp_path / "killed", storage)
         time.sleep(moments.uniform(0, longest))
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL, "it was to be killed in the middle of its work"
+        os.kill(process, signal.SIGKILL)
+        ended = int(nursery.stdout.readline())
+        assert ended == -signal.SIGKILL, "it was to be killed in the middle of its work"
         files = sorted((tmp_path / "killed" / "checkpoints").glob("step-*"))
         reached.append(files[-1].stem if files else "nothing")
     assert len(set(reached)) > 1, f"the kills should fall at different steps, got {reached}"
-    finish(tmp_path / "killed", storage)
+    start(nursery, tmp_path / "killed", storage)
+    assert nursery.stdout.readline() == "0\n"
     assert result(tmp_path / "killed") == result(tmp_path / "undisturbed")

@@ -31,6 +31,7 @@ from labelgrad.fitting.plan import load_plan
 from labelgrad.sources.read import read
 from tests.command import COMMAND, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
+from tests.test_cli import gone
 
 RESULT = ("config.json", "model.safetensors", "labels.csv", "examples.csv", "metrics.jsonl")
 
@@ -325,20 +326,19 @@ def test_when_everything_is_labeled_the_supervised_model_is_left(place):
 
 
 @pytest.mark.slow
-def test_killed_during_the_second_fit_it_goes_on_to_the_same_bytes(tmp_path):
+def test_killed_during_the_second_fit_it_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     table(tmp_path / "pets.csv")
-    order = ("fit", "pets.csv", "--target", "answer", "--out", "run")
-    assert command(*order, "--steps", 120, cwd=tmp_path).returncode == 0
-    write_csv(tmp_path / "more.csv", "row,label\n30,dog\n31,cat\n")
-    assert command("labels", "run", "--corrections", "more.csv", cwd=tmp_path).returncode == 0
+    order = {"data": "pets.csv", "target": "answer"}
+    result = labelgrad.fit(**order, steps=75, out=tmp_path / "run")
+    take_corrections(result, write_csv(tmp_path / "more.csv", "row,label\n30,dog\n31,cat\n"))
     shutil.copytree(tmp_path / "run", tmp_path / "undisturbed")
-    said = command(*order[:-1], "undisturbed", "--resume", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
+    labelgrad.fit(**order, out=tmp_path / "undisturbed", resume=True)
     process = subprocess.Popen(
-        [*COMMAND, *order, "--resume"],
-        cwd=tmp_path,
+        [*COMMAND, "fit", "pets.csv", "--target", "answer", "--out", "run", "--resume"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     ends = time.monotonic() + 120
     pattern = "checkpoint/all-labels-lga/checkpoints/step-*25.safetensors"
@@ -346,12 +346,11 @@ def test_killed_during_the_second_fit_it_goes_on_to_the_same_bytes(tmp_path):
         assert time.monotonic() < ends
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=60)
-    refused = command("labels", "run", cwd=tmp_path)
-    assert "no finished run" in refused.stderr
-    said = command(*order, "--resume", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    assert "26 labeled, 34 unlabeled" in said.stdout
+    assert process.wait(timeout=60) == -signal.SIGKILL
+    assert gone(process.pid)
+    assert "no finished run" in labelgrad_here("labels", "run").stderr
+    again = labelgrad.fit(**order, out=tmp_path / "run", resume=True)
+    assert again.summary["counts"]["labeled"] == 26
     one, other = contents(tmp_path / "run"), contents(tmp_path / "undisturbed")
     for name in (*RESULT, f"{BEFORE}/labels.csv", f"{BEFORE}/model.safetensors"):
         assert one[name] == other[name], name

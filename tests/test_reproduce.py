@@ -87,7 +87,8 @@ def test_synthetic_is_resumed_by_the_trial_and_redrawn_without_training(tmp_path
 
 @pytest.mark.slow
 def test_a_killed_search_goes_on_with_what_is_not_finished(tmp_path):
-    command = ["tune", "synthetic", "--scale", "tiny", "--trials", "3", "--out", str(tmp_path)]
+    command = ["tune", "synthetic", "--scale", "tiny", "--trials", "3", "--workers", "1"]
+    command += ["--out", str(tmp_path)]
     process = subprocess.Popen([*COMMAND, *command], stdout=subprocess.PIPE)
     results, deadline = tmp_path / "results.jsonl", time.monotonic() + 120
     while not (results.exists() and len(lines(tmp_path)) >= 4):

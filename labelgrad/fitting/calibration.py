@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -45,6 +44,8 @@ def temperature(outputs: Tensor, labels: Tensor) -> float:
 
     Without the pull, twenty labels that are all right would make any model entirely sure.
     """
+    from scipy.optimize import minimize_scalar
+
     outputs = outputs.double()
 
     def loss(log_temperature: float) -> float:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from labelgrad.fitting.wording import shown_error
 from labelgrad.report.data import Estimate
@@ -116,6 +115,8 @@ def _error(wrong: Numbers, task: str) -> float:
 
 
 def _of_error(wrong: Numbers, task: str, drawn: Numbers) -> Estimate:
+    from scipy.stats import binomtest  # a second that predicting and each worker can do without
+
     if task == "regression":
         return _estimate(_error(wrong, task), drawn)
     score = binomtest(int(wrong.sum()), len(wrong)).proportion_ci(LEVEL, method="wilson")
