@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import labelgrad
 from labelgrad.fitting.export import export
+from labelgrad.sources.arrays import prepare_array
+from tests.command import labelgrad as command
 
 LOADED = {
     "torch": "torch.export.load(path).module()",
@@ -28,18 +30,20 @@ def fitted(kind):
     )
 
 
+def prepared(kind, x, result):
+    """Pictures as they are, columns as the network sees them."""
+    if kind == "pictures":
+        return x.astype(np.float32)
+    return prepare_array(result.predictor.config.preparation, x).x.numpy()
+
+
 @pytest.mark.parametrize("to", LOADED)
 @pytest.mark.parametrize("kind", ["table", "values", "pictures"])
 def test_the_exported_model_gives_the_same_outputs_elsewhere(tmp_path, kind, to):
     x, result = fitted(kind)
     path = tmp_path / "model"
     assert export(result.predictor, path, to) < 1e-5
-    prepared = torch.from_numpy(x).float() if kind == "pictures" else None
-    if prepared is None:  # columns as the network sees them
-        from labelgrad.sources.arrays import prepare_array
-
-        prepared = prepare_array(result.predictor.config.preparation, x).x
-    np.save(tmp_path / "x.npy", prepared.numpy())
+    np.save(tmp_path / "x.npy", prepared(kind, x, result))
     code = f"""
 import sys, numpy, torch
 path, x = sys.argv[1], torch.from_numpy(numpy.load(sys.argv[2]))
@@ -50,6 +54,30 @@ assert "labelgrad" not in sys.modules
     subprocess.run([*map(str, command), str(tmp_path / "y.npy")], check=True, timeout=300)
     wanted = result.predict(x).values.numpy()
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["table", "values", "pictures"])
+def test_onnx_runtime_gives_the_same_outputs_for_any_number_of_examples(tmp_path, kind):
+    from onnxruntime import InferenceSession
+
+    x, result = fitted(kind)
+    path = tmp_path / "model.onnx"
+    assert export(result.predictor, path, "onnx") < 1e-5
+    session = InferenceSession(path)
+    (given,), wanted = session.get_inputs(), result.predict(x).values.numpy()
+    for count in (1, 7, 40):  # it was traced with 3
+        (found,) = session.run(None, {given.name: prepared(kind, x, result)[:count]})
+        np.testing.assert_allclose(found, wanted[:count], rtol=1e-5, atol=1e-6)
+
+
+def test_the_command_writes_onnx_and_says_one_line(tmp_path):
+    x, _ = fitted("table")
+    y = np.where(np.arange(40) < 12, x[:, 0] > 0, -1)
+    labelgrad.fit(x, y, steps=3, method="supervised", out=tmp_path / "run")
+    said = command("export", "run", "--to", "onnx", cwd=tmp_path)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith(str(Path("run", "model.onnx")))
+    assert len(said.stdout.splitlines()) == 1
 
 
 def test_an_unknown_format_is_named(tmp_path):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -41,8 +44,7 @@ def export(predictor: Predictor, path: str | Path, to: str) -> float:
     complete = Complete(predictor).eval()
     x = 127 * torch.rand((3, *predictor.config.shape), generator=torch.Generator().manual_seed(0))
     make = {"torch": _as_torch, "torchscript": _as_torchscript, "onnx": _as_onnx}[to]
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch's own plans for its formats
+    with torch.no_grad(), _quiet():
         content, outputs = make(complete, x)
         wanted = predictor(x)
     apart = float(((outputs.double() - wanted).abs() / wanted.abs().clamp(min=1)).max())
@@ -53,6 +55,20 @@ def export(predictor: Predictor, path: str | Path, to: str) -> float:
         )
     write_whole(Path(path), content)
     return apart
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hear nothing of PyTorch's own plans for its formats, nor of packages it could use."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
 
 
 def _as_torch(model: nn.Module, x: Tensor) -> tuple[bytes, Tensor]:
