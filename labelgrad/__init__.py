@@ -36,6 +36,7 @@ _HOME = {
     "PiModel": "labelgrad.objectives.pi_model",
     "PseudoLabel": "labelgrad.objectives.pseudo_label",
     "SoftMatch": "labelgrad.objectives.softmatch",
+    "compare": "labelgrad.fitting.compare",
     "evaluate": "labelgrad.training.evaluation",
     "fit": "labelgrad.fitting.fit",
     "load": "labelgrad.fitting.result",
@@ -67,6 +68,7 @@ __all__ = [
     "Trainer",
     "WideResNet",
     "__version__",
+    "compare",
     "evaluate",
     "fit",
     "load",
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from labelgrad.alignment.table import LabelTable
     from labelgrad.data.stream import Stream
     from labelgrad.estimators import LGAClassifier, LGARegressor
+    from labelgrad.fitting.compare import compare
     from labelgrad.fitting.fit import fit
     from labelgrad.fitting.result import load
     from labelgrad.losses import CrossEntropy, SquaredError

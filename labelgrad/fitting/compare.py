@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from labelgrad.experiments.results import Line, Results
 from labelgrad.fitting.contest import Contest
@@ -20,6 +21,7 @@ from labelgrad.fitting.plan import Plan, make_plan
 from labelgrad.fitting.ranking import Ranking, rank
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.methods import parts
+from labelgrad.sources.read import read_given
 from labelgrad.sources.source import Source
 
 METHODS = {"classification": (BASELINE, "lga", "vat", "lga+vat"), "regression": (BASELINE, "lga")}
@@ -28,6 +30,31 @@ Watch = Callable[[str, int, int, float], None]  # the trial, its steps done and 
 
 
 def compare(
+    data: str | Path | ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    labels: str | Path | None = None,
+    target: str | None = None,
+    task: str | None = None,
+    size: int | None = None,
+    strict: bool = False,
+    **options: Any,
+) -> Ranking:
+    """Train several methods with several seeds, and say which is best or whether it is chance.
+
+    `data` and `y` are as in `labelgrad.fit`; `options` are those of `compare_source`.
+
+    >>> x = np.random.default_rng(0).normal(size=(40, 2))
+    >>> y = np.where(np.arange(40) < 16, x[:, 0] > 0, -1)
+    >>> found = compare(x, y, methods=["supervised", "lga"], seeds=2, steps=5)
+    >>> [scored.method for scored in found.methods], found.examples
+    (['supervised', 'lga'], 16)
+    """
+    reading = {"labels": labels, "target": target, "size": size, "strict": strict}
+    return compare_source(read_given(data, y, task=task, **reading), **options)
+
+
+def compare_source(
     source: Source,
     *,
     methods: Sequence[str] | None = None,
@@ -42,13 +69,6 @@ def compare(
 
     A seed deals the labels into folds as `fit` does, and gives the first weights and the batches:
     the same for all methods. With `out` finished trials are kept, and not run again.
-
-    >>> from labelgrad.sources.arrays import array_source
-    >>> x = np.random.default_rng(0).normal(size=(40, 2))
-    >>> data = array_source(x, np.where(np.arange(40) < 16, x[:, 0] > 0, -1))
-    >>> found = compare(data, methods=["supervised", "lga"], seeds=2, steps=5)
-    >>> [scored.method for scored in found.methods], found.examples
-    (['supervised', 'lga'], 16)
     """
     plans = trial_plans(
         source, methods=methods, seeds=seeds, model=model, steps=steps, mirror=mirror
@@ -57,7 +77,7 @@ def compare(
     lines = [] if results is None else results.lines
     to_do = missing(plans, lines)
     if results is not None and to_do:
-        results.begin(f"{__name__}.compare")
+        results.begin("labelgrad.compare")
     for plan in to_do:
         trial = Trial(source, plan)
         for record in trial:

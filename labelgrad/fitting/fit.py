@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import nn
@@ -19,8 +18,7 @@ from labelgrad.fitting.interruption import stopping
 from labelgrad.fitting.pace import affordable_steps
 from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_plan
 from labelgrad.fitting.result import Result
-from labelgrad.sources.arrays import array_source
-from labelgrad.sources.read import read
+from labelgrad.sources.read import read_given
 from labelgrad.sources.source import Source
 
 
@@ -40,6 +38,7 @@ def fit(
     `data` is a folder of pictures, a table, an .npz file (see `labelgrad.sources.read.read`) or
     an array, then with `y`: -1 or NaN where there is no label. `options` are those of `fit_source`.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(60, 4))
     >>> y = np.where(np.arange(60) < 20, x[:, 0] > 0, -1)
@@ -49,14 +48,10 @@ def fit(
     >>> len(result.predict(x[:3]))
     3
     """
-    if isinstance(data, str | Path):
-        if y is not None:
-            raise ValueError("`y` is for arrays; a file or folder has its labels in it.")
-        source = read(data, labels=labels, target=target, task=task, size=size, strict=strict)
-        return fit_source(source, name=str(data), **options)
-    if y is None:
-        raise ValueError("An array needs its labels: fit(x, y), with -1 or NaN where unlabeled.")
-    return fit_source(array_source(np.asarray(data), np.asarray(y), task=task), **options)
+    reading = {"labels": labels, "target": target, "size": size, "strict": strict}
+    source = read_given(data, y, task=task, **reading)
+    name = str(data) if isinstance(data, str | Path) else "arrays"
+    return fit_source(source, name=name, **options)
 
 
 def fit_source(

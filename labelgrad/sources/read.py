@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from labelgrad.sources.album import prepare_album, read_album
-from labelgrad.sources.arrays import prepare_arrays, read_arrays
+from labelgrad.sources.arrays import array_source, prepare_arrays, read_arrays
 from labelgrad.sources.source import VERSION, Prepared, Source
 from labelgrad.sources.table import prepare_table, read_table
 from labelgrad.sources.targets import TASKS
@@ -53,6 +56,27 @@ def read(
     if kind == "table":
         return read_table(path, target=target, task=task)
     return read_arrays(path, task=task)
+
+
+def read_given(
+    data: Place | ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    task: str | None = None,
+    **reading: Any,
+) -> Source:
+    """What a person hands over: a path, with the options of `read`, or an array with its labels.
+
+    >>> read_given([[0.5], [1.0], [2.0]], [0, 1, -1]).summary["unlabeled"]
+    1
+    """
+    if isinstance(data, str | Path):
+        if y is not None:
+            raise ValueError("`y` is for arrays; a file or folder has its labels in it.")
+        return read(data, task=task, **reading)
+    if y is None:
+        raise ValueError("An array needs its labels: (x, y), with -1 or NaN where unlabeled.")
+    return array_source(np.asarray(data), np.asarray(y), task=task)
 
 
 def prepare(preparation: dict[str, Any], data: Place, *, strict: bool = False) -> Prepared:
