@@ -15,7 +15,7 @@ from PIL import Image
 from torch import nn
 
 import labelgrad
-from labelgrad.fitting import files
+from labelgrad import whole_file
 from labelgrad.fitting.calibration import temperature
 from labelgrad.fitting.folds import ENOUGH, held_out_folds
 from labelgrad.fitting.verdict import judge
@@ -356,14 +356,14 @@ def test_a_run_goes_on_only_with_what_it_was_begun_with(tmp_path):
 
 def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
     path = tmp_path / "config.json"
-    files.write_whole(path, b"old")
+    whole_file.write_whole(path, b"old")
 
     def full(handle):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(whole_file.os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device.*kept"):
-        files.write_whole(path, b"new")
+        whole_file.write_whole(path, b"new")
     assert path.read_bytes() == b"old"
     assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrad.training.log import revision
+from labelgrad.whole_file import write_whole
 
 Line = dict[str, Any]
 
@@ -65,7 +66,4 @@ def _read(path: Path) -> list[Line]:
 
 
 def _write(path: Path, lines: Sequence[Line]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_suffix(".partial")
-    half.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    half.replace(path)
+    write_whole(path, "".join(json.dumps(line) + "\n" for line in lines).encode())

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from labelgrad.fitting.corrections import FILE as CORRECTIONS
 from labelgrad.fitting.corrections import corrected, folder_corrections, mark
-from labelgrad.fitting.files import write_whole
 from labelgrad.fitting.plan import FILE, Plan, begun_with, save_plan, usable_method
 from labelgrad.fitting.predictor import CONFIG
 from labelgrad.sources.source import Source
+from labelgrad.whole_file import write_whole
 
 BEFORE = "before-corrections"
 HALF = f".{BEFORE}.partial"

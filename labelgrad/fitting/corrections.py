@@ -11,10 +11,11 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from labelgrad.fitting.files import csv_bytes, write_whole
+from labelgrad.fitting.files import csv_bytes
 from labelgrad.fitting.result import Result, every_example
 from labelgrad.sources.source import Source, few
 from labelgrad.sources.text import csv_rows, number
+from labelgrad.whole_file import write_whole
 
 FILE = "corrections.csv"
 Corrections = dict[str, str]  # the label of each name

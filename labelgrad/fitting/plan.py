@@ -11,7 +11,7 @@ from torch import nn
 
 from labelgrad.alignment.rate import label_schedule
 from labelgrad.data.views import Noise, Pictures
-from labelgrad.fitting.files import json_bytes, write_whole
+from labelgrad.fitting.files import json_bytes
 from labelgrad.fitting.networks import Scale, network, usual_network
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.losses import SquaredError
@@ -22,6 +22,7 @@ from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.sources.source import Source
 from labelgrad.step import Views
+from labelgrad.whole_file import write_whole
 
 METHOD = {"pictures": "lga", "table": "lga"}  # where none is asked for
 STEPS = {"pictures": 1000, "table": 5000}
