@@ -1,0 +1,159 @@
+"""The commands about one's own data: what they take, and what they are for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labelgrad.cli.words import listed, typed
+
+commands = typer.Typer()
+
+
+@commands.command(epilog="Example: labelgrad fit pets.csv --target kind --out runs/pets")
+def fit(
+    data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA if not given.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
+    method: Annotated[str | None, typer.Option(help="A sum such as lga+vat.")] = None,
+    model: Annotated[str | None, typer.Option(help="Such as mlp, wrn-10-1, wrn-16-2.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
+    time_budget: Annotated[float | None, typer.Option(help="Minutes, in place of steps.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same result.")] = None,
+    device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
+    size: Annotated[int | None, typer.Option(help="Side of the pictures, in pixels.")] = None,
+    mirror: Annotated[
+        bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+) -> None:
+    """Learn from data with few labels, beside a supervised baseline; keep the better model.
+
+    The run folder gets the model, labels.csv with a label for every unlabeled example, and
+    report.html to look at. Ctrl-C keeps what there is (exit code 130), and --resume goes on; after
+    corrections (labelgrad labels) it trains anew with them.
+    """
+    from labelgrad.cli.fit import run_fit
+
+    run_fit(
+        data,
+        out=out or Path("runs") / data.resolve().stem,
+        reading={"labels": labels, "target": target, "task": task, "size": size, "strict": strict},
+        training={
+            "method": method,
+            "model": model,
+            "steps": steps,
+            "time_budget": time_budget,
+            "seed": seed,
+            "mirror": mirror or None,
+        },
+        device=device,
+        resume=resume,
+    )
+
+
+@commands.command(epilog="Example: labelgrad predict runs/pets new.csv --out predictions.csv")
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    data: Annotated[Path, typer.Argument(help="New data of the same kind.")],
+    out: Annotated[Path, typer.Option(help="Where to write them.")] = Path("predictions.csv"),
+    all_classes: Annotated[
+        bool, typer.Option("--all-classes", help="One column for each class, too.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+) -> None:
+    """Predict labels for new data, with calibrated probabilities, as CSV."""
+    from labelgrad.cli.predict import run_predict
+
+    run_predict(run, data, out=out, all_classes=all_classes, strict=strict)
+
+
+@commands.command(epilog="Example: labelgrad labels runs/pets --look 20 --look-out look.csv")
+def labels(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    above: Annotated[float, typer.Option(help="Smallest probability of a sure label.")] = 0.95,
+    out: Annotated[Path | None, typer.Option(help="CSV for the sure labels.")] = None,
+    look: Annotated[
+        int | None, typer.Option(min=0, help="How many doubtful ones to show; else 20.")
+    ] = None,
+    look_out: Annotated[Path | None, typer.Option(help="CSV for the doubtful ones.")] = None,
+    corrections: Annotated[
+        Path | None, typer.Option(help="CSV of labels, new or changed, to take.")
+    ] = None,
+) -> None:
+    """Imputed labels to use, imputed labels to look at, and corrections taken back.
+
+    Doubtful are labels that model or neighbours speak against, then those of a small margin.
+    Corrections (columns file or row, and label) are kept in the run; fit --resume then trains anew
+    with them, because a model that has seen a label cannot be judged by it, and keeps the result
+    before in before-corrections.
+    """
+    from labelgrad.cli.labels import run_labels
+
+    run_labels(run, above=above, out=out, look=look, look_out=look_out, corrections=corrections)
+
+
+@commands.command(
+    epilog="Example: labelgrad compare pets.csv --target kind --methods supervised,lga"
+)
+def compare(
+    data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
+    methods: Annotated[
+        str, typer.Option(help="By commas; else supervised, lga, vat, lga+vat.")
+    ] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="How often each is trained.")] = 3,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
+    model: Annotated[str | None, typer.Option(help="Such as mlp, wrn-10-1, wrn-16-2.")] = None,
+    size: Annotated[int | None, typer.Option(help="Side of the pictures, in pixels.")] = None,
+    mirror: Annotated[
+        bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+    device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
+    workers: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 2,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder; runs/compare-DATA if not given.")
+    ] = None,
+) -> None:
+    """Train several methods with several seeds, and say which is best or whether it is chance.
+
+    All are judged by the same labels, held out as fit does it. Killed or stopped, the same command
+    goes on; finished trainings are not run again.
+    """
+    from labelgrad.cli.compare import run_compare
+
+    run_compare(
+        data,
+        methods=listed(methods),
+        seeds=seeds,
+        out=out or Path("runs") / f"compare-{data.resolve().stem}",
+        reading={"labels": labels, "target": target, "task": task, "size": size, "strict": strict},
+        training={"model": model, "steps": steps, "mirror": mirror or None},
+        device=device,
+        workers=workers,
+        command=typed(),
+    )
+
+
+@commands.command(epilog="Example: labelgrad export runs/pets --to torchscript")
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    to: Annotated[str, typer.Option(help="torch, torchscript or onnx.")] = "torch",
+    out: Annotated[Path | None, typer.Option(help="The file; in the run if not given.")] = None,
+) -> None:
+    """Write the model for programs without labelgrad, and check that it gives the same outputs.
+
+    It takes pictures (values as in the files) or columns as fit prepares them, and gives
+    calibrated probabilities in the order of the classes in config.json, or values.
+    """
+    from labelgrad.cli.export import run_export
+
+    run_export(run, to=to, out=out)
