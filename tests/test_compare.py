@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import labelgrad
-from labelgrad.fitting.compare import Trial, compare_source, trial_plans
+from labelgrad.fitting.compare import Trial, compare_source, ranking, trial_plans
 from labelgrad.fitting.ranking import interval, rank
 from labelgrad.sources.arrays import array_source
 from tests.command import COMMAND, labelgrad_here
@@ -159,6 +159,16 @@ def test_finished_trials_are_kept_and_give_the_same_ranking(tmp_path):
     fresh = compare_source(source, seeds=2, **options)
     assert [s.error for s in more.methods] == [s.error for s in fresh.methods]
     assert more.sentence == fresh.sentence
+
+
+def test_methods_are_in_the_order_asked_for_whichever_ended_first():
+    source = array_source(*arrays())
+    plans = trial_plans(source, methods=["lga", "supervised"], seeds=2, steps=3)
+    lines = lines_of({"supervised": np.zeros((2, 20)), "lga": np.ones((2, 20))})
+    for order in (lines, lines[::-1]):
+        found = ranking(source, plans, order)
+        assert [scored.method for scored in found.methods] == ["lga", "supervised"]
+        assert found.best.method == "supervised"
 
 
 def test_a_folder_is_of_one_data_set_and_one_plan(tmp_path):

@@ -141,8 +141,8 @@ def missing(plans: Sequence[Plan], lines: Sequence[Line]) -> list[Plan]:
 
 def ranking(source: Source, plans: Sequence[Plan], lines: Sequence[Line]) -> Ranking:
     """The methods of the plans, ranked by the outcomes of their trials."""
-    wanted = {(plan.method, plan.seed) for plan in plans}
-    return rank(source.task, [line for line in lines if (line["method"], line["seed"]) in wanted])
+    done = {(line["method"], line["seed"]): line for line in lines}  # in the order they ended
+    return rank(source.task, [done[plan.method, plan.seed] for plan in plans])
 
 
 def fixed_settings(source: Source, plans: Sequence[Plan]) -> Line:
