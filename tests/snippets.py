@@ -52,7 +52,7 @@ def check_command(arguments: list[str]) -> None:
 
 def run_command(arguments: list[str]) -> None:
     """Run it in this process; of two options of one name the last counts."""
-    few = ["--steps", str(FEW)] if arguments[0] == "fit" else []
+    few = ["--steps", str(FEW)] if arguments[0] in ("fit", "compare") else []
     app(args=[*arguments, *few], standalone_mode=False)
 
 
