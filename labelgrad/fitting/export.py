@@ -42,7 +42,7 @@ def export(predictor: Predictor, path: str | Path, to: str) -> float:
     if to not in SUFFIXES:
         raise ValueError(f"A model is exported to one of {', '.join(SUFFIXES)}, got {to!r}.")
     complete = Complete(predictor).eval()
-    x = 127 * torch.rand((3, *predictor.config.shape), generator=torch.Generator().manual_seed(0))
+    x = _examples(predictor)
     make = {"torch": _as_torch, "torchscript": _as_torchscript, "onnx": _as_onnx}[to]
     with torch.no_grad(), _quiet():
         content, outputs = make(complete, x)
@@ -55,6 +55,13 @@ def export(predictor: Predictor, path: str | Path, to: str) -> float:
         )
     write_whole(Path(path), content)
     return apart
+
+
+def _examples(predictor: Predictor) -> Tensor:
+    """What the network sees from -1 to 1: far outside, one class takes all and hides the others."""
+    config = predictor.config
+    seen = 2 * torch.rand((3, *config.shape), generator=torch.Generator().manual_seed(0)) - 1
+    return (seen - config.shift) / config.factor
 
 
 @contextmanager
