@@ -16,7 +16,7 @@ from labelgrad.experiments.picture_results import paper_score, score
 from labelgrad.experiments.picture_task import SIZES, VIEWS, Task, examples
 from labelgrad.experiments.picture_tuning import PictureTuningTrial, Search
 from labelgrad.experiments.pictures import PictureTrial
-from labelgrad.experiments.settings import OWN, PUBLISHED, Choice, choice
+from labelgrad.experiments.settings import OWN, PUBLISHED, TUNED, Choice, choice
 from labelgrad.methods import METHODS
 from tests.command import COMMAND, labelgrad, labelgrad_here
 from tests.test_cli import gone
@@ -143,10 +143,10 @@ def test_every_method_can_be_tuned():
 def test_a_sum_has_the_settings_of_its_terms():
     assert choice("vat+entmin", "paper") == Choice(3e-3, PUBLISHED["vat"].terms)
     assert choice("lga+vat", "paper") == Choice(1e-3, {})
-    labeled = {"supervised": {"weight": 1.0}}
-    both = {"lga": {"speed": 0.4}, "vat": {"eps": 2.0}} | labeled
-    assert choice("lga+vat", "cifar10", "laptop") == Choice(1e-3, both)
-    assert choice("supervised", "cifar10", "laptop") == Choice(1e-3)
+    both = {**TUNED["lga"].terms, **TUNED["vat"].terms}
+    lower = min(TUNED["lga"].learning_rate, TUNED["vat"].learning_rate)
+    assert choice("lga+vat", "laptop") == Choice(lower, both)
+    assert choice("flexmatch", "laptop").learning_rate == TUNED["fixmatch"].learning_rate
 
 
 def test_scores_are_over_seeds_and_the_papers_are_parts_of_one():
