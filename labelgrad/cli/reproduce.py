@@ -115,7 +115,7 @@ RECIPES = {
     "cifar10": Recipe(
         partial(run_pictures, "cifar10"),
         "Figure 5: CIFAR-10, error and loss by the number of labels, thirteen methods",
-        f"--scale laptop: 2 to 10 minutes of one core a trial; {PAPER_COST}",
+        f"--scale laptop: 1 to 4 minutes of one core a trial; {PAPER_COST}",
         5,
         PICTURE_SCALES,
         COUNTS,

@@ -64,9 +64,21 @@ def _dots(
             panel.axvline(unit * found.mean, color=GREY, linewidth=0.8, linestyle=":")
     panel.set_yticks(range(len(methods)), methods)
     panel.set_ylim(len(methods) - 0.5, -0.5)
+    if quantity == "loss":
+        _stretched(panel)
     panel.grid(axis="x", alpha=0.25)
     for name, look in _legend().items():
         panel.plot([], [], label=name, **look)
+
+
+def _stretched(panel: Any) -> None:
+    """Losses on a log scale: one that is very large must not press the others together."""
+    panel.set_xscale("log")
+    ticks = [0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8]
+    low, high = panel.get_xlim()
+    inside = [tick for tick in ticks if low <= tick <= high]
+    panel.set_xticks(inside, [f"{tick:g}" for tick in inside])
+    panel.minorticks_off()
 
 
 def _legend() -> dict[str, dict[str, Any]]:

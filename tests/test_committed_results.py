@@ -1,0 +1,61 @@
+"""What stands in results/ is what the code and the pages say it is."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from labelgrad.cli.pictures import PAPER, TODAY, score_cells
+from labelgrad.cli.tune_pictures import best_of
+from labelgrad.experiments.picture_task import SIZES
+from labelgrad.experiments.settings import TUNED
+
+ROOT = Path(__file__).parents[1]
+RUNS = {
+    ("fashion-mnist", 250): (*PAPER, *TODAY),
+}
+
+
+def lines(folder, name="results.jsonl"):
+    path = ROOT / "results" / folder / name
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("method", TUNED)
+def test_frozen_settings_are_the_best_of_the_search(method):
+    found = best_of(lines("tune-fashion-mnist"), method)["settings"]
+    frozen = TUNED[method]
+    assert (found["learning_rate"], found["terms"]) == (frozen.learning_rate, dict(frozen.terms))
+
+
+def test_every_method_of_the_search_had_the_same_budget():
+    counts = {}
+    for line in lines("tune-fashion-mnist"):
+        counts[line["method"]] = counts.get(line["method"], 0) + 1
+    assert set(counts) == set(TUNED)
+    assert set(counts.values()) == {4}
+
+
+def test_no_trial_of_the_search_looked_at_a_test_picture():
+    assert not any(name.startswith("test") for line in lines("tune-fashion-mnist") for name in line)
+
+
+@pytest.mark.parametrize(("data", "labels"), RUNS)
+def test_three_seeds_of_every_method_are_there_once(data, labels):
+    found = [(line["method"], line["seed"]) for line in lines(data) if line["labels"] == labels]
+    wanted = [(method, seed) for method in RUNS[data, labels] for seed in range(3)]
+    assert sorted(found) == sorted(wanted)
+
+
+@pytest.mark.parametrize("data", {data for data, _ in RUNS})
+def test_results_are_of_the_laptop_size(data):
+    for command in lines(data, "commands.jsonl"):
+        assert command["settings"]["size"]["steps"] == SIZES["laptop"].steps
+
+
+@pytest.mark.parametrize(("data", "labels"), RUNS)
+def test_the_page_has_every_row_of_the_results(data, labels):
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    for method in RUNS[data, labels]:
+        row = [method, *score_cells(data, lines(data), method, labels)[:-1]]  # all but the seconds
+        assert f"| {' | '.join(row)} |" in page
