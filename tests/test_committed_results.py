@@ -47,7 +47,7 @@ def test_three_seeds_of_every_method_are_there_once(data, labels):
     assert sorted(found) == sorted(wanted)
 
 
-@pytest.mark.parametrize("data", {data for data, _ in RUNS})
+@pytest.mark.parametrize("data", sorted({data for data, _ in RUNS}))
 def test_results_are_of_the_laptop_size(data):
     for command in lines(data, "commands.jsonl"):
         assert command["settings"]["size"]["steps"] == SIZES["laptop"].steps
