@@ -20,6 +20,7 @@ STEPS, ROWS = 280, 300
 
 def job(folder: Path, storage: str) -> Run:
     """Batch norm, dropout, a schedule-free sum of two terms, and frequent checkpoints."""
+    torch.set_num_threads(1)  # threads do not survive a fork
     torch.manual_seed(0)
     x, y = torch.randn(60 + ROWS, 1, 4, 4), torch.arange(60 + ROWS) % WIDTH
     x += y[:, None, None, None]
