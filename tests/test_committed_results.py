@@ -13,6 +13,15 @@ from labelgrad.experiments.settings import TUNED
 ROOT = Path(__file__).parents[1]
 RUNS = {
     ("fashion-mnist", 250): (*PAPER, *TODAY),
+    ("cifar10", 1000): (
+        "supervised",
+        "lga",
+        "vat",
+        "lga+vat",
+        "mean-teacher",
+        "fixmatch",
+        "lga+fixmatch",
+    ),
 }
 
 
