@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from labelgrad.alignment.rate import label_schedule
+from labelgrad.nearest import did_you_mean
 from labelgrad.objective import Objective
 from labelgrad.objectives.entmin import EntMin
 from labelgrad.objectives.fixmatch import FixMatch
@@ -121,8 +121,8 @@ def parts(name: str) -> list[str]:
     found = [part.strip().lower().replace("_", "-") for part in name.split("+")]
     for part in found:
         if part not in (*METHODS, "supervised"):
-            near = get_close_matches(part, [*METHODS, "supervised"], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(METHODS)}."
+            names = (*METHODS, "supervised")
+            hint = did_you_mean(part, names, f"there are {', '.join(METHODS)}.")
             raise ValueError(f"there is no method {part!r}; {hint}")
     if len(set(found)) < len(found):
         raise ValueError(f"a method needs each of its terms once, got {name!r}.")

@@ -215,7 +215,8 @@ def test_a_killed_search_goes_on(tmp_path):
         (["reproduce", "digits", "--labels", "many"], "--labels must be whole numbers"),
         (["reproduce", "digits", "--methods", "lag"], "there is no method 'lag'; did you mean"),
         (["reproduce", "digits", "--scale", "huge"], "--scale must be one of laptop, paper, tiny"),
-        (["reproduce", "cifar-10"], "NAME must be one of"),
+        (["reproduce", "cifar-10"], "did you mean 'cifar10'?"),
+        (["tune", "fashion_mnist"], "did you mean 'fashion-mnist'?"),
         (["tune", "digits", "--scale", "huge"], "--scale must be one of laptop, paper, tiny"),
     ],
 )

@@ -5,11 +5,19 @@ from __future__ import annotations
 import shlex
 import sys
 
+from labelgrad.nearest import did_you_mean
+
 
 def check_choice(name: str, given: str, choices: list[str]) -> None:
-    """Refuse a word that is none of the choices."""
+    """Refuse a word that is none of the choices, with the nearest of them.
+
+    >>> check_choice("NAME", "syntetic", ["synthetic", "svhn"])
+    Traceback (most recent call last):
+    ValueError: NAME must be one of synthetic, svhn, got 'syntetic'; did you mean 'synthetic'?
+    """
     if given not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {given!r}.")
+        hint = did_you_mean(given, choices, "choose one of them.")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {given!r}; {hint}")
 
 
 def listed(given: str) -> tuple[str, ...]:

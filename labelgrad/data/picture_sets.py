@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from torch import Tensor
 
 from labelgrad.data import cifar10, digits, fashion_mnist, svhn
 from labelgrad.data.files import Progress, data_folder
+from labelgrad.nearest import did_you_mean
 
 Examples = tuple[Tensor, Tensor]  # pictures, classes
 Reader = Callable[[Path, Progress | None], tuple[Examples, Examples]]
@@ -48,8 +48,7 @@ def load(
     ValueError: there is no picture set 'cifar-10'; did you mean 'cifar10'?
     """
     if name not in SETS:
-        near = get_close_matches(name.lower(), SETS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(SETS)}."
+        hint = did_you_mean(name, SETS, f"there are {', '.join(SETS)}.")
         raise ValueError(f"there is no picture set {name!r}; {hint}")
     classes, read = SETS[name]
     return PictureSet(name, classes, *read(data_folder(folder), progress))

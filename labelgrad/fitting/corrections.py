@@ -7,12 +7,12 @@ import json
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from labelgrad.fitting.files import csv_bytes
 from labelgrad.fitting.result import Result, every_example
+from labelgrad.nearest import did_you_mean
 from labelgrad.sources.source import Source, few
 from labelgrad.sources.text import csv_rows, number
 from labelgrad.whole_file import write_whole
@@ -148,11 +148,10 @@ def _check_labels(path: Path, found: Corrections, known: Known) -> None:
 
 
 def _nearest(label: str, classes: Sequence[str]) -> str:
-    by_case = {name.casefold(): name for name in classes}
-    near = get_close_matches(label.casefold(), by_case, n=1)
-    if near:
-        return f"did you mean {by_case[near[0]]!r}?"
-    return f"the classes are {few(classes)}, and a new one needs labels in the data and a new run."
+    others = (
+        f"the classes are {few(classes)}, and a new one needs labels in the data and a new run."
+    )
+    return did_you_mean(label, classes, others)
 
 
 def _is_finite(cell: str) -> bool:

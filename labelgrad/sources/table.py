@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labelgrad.nearest import did_you_mean
 from labelgrad.sources.columns import Column, column_notes, fit_column, from_json, to_json
 from labelgrad.sources.source import Prepared, Source, few
 from labelgrad.sources.targets import targets
@@ -128,8 +128,4 @@ def _usual_target(cells: Cells, file: str) -> str:
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    by_case = {other.casefold(): other for other in names}
-    near = get_close_matches(name.casefold(), by_case, n=1)
-    return (
-        f"did you mean {by_case[near[0]]!r}?" if near else f"the columns are {few(names, most=12)}."
-    )
+    return did_you_mean(name, names, f"the columns are {few(names, most=12)}.")
