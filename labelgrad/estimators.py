@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -24,6 +23,7 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from labelgrad.alignment.rate import label_schedule
+from labelgrad.data.row_scale import row_scale
 from labelgrad.data.stream import Stream
 from labelgrad.functional import random_numbers
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
@@ -35,7 +35,6 @@ from labelgrad.training.evaluation import predict
 from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
 
-ROW_LENGTH = 3.0  # of a typical row, once scaled
 Array = NDArray[Any]
 Module = nn.Module | Callable[[], nn.Module]
 
@@ -134,20 +133,9 @@ class _Network:
         return built
 
     def _measure_scale(self, x: Array) -> None:
-        """Columns of a table are standardized; what the user's own network gets is left alone.
-
-        Where half of the columns span the range of the whole table, they are one kind of number,
-        such as pixels, and share one scale: a pixel that is seldom lit should not be magnified.
-        Then rows are brought to a common length, however many columns there are: a network learns
-        the faster the longer its inputs, and must not outrun its labels.
-        """
-        if self.module is not None:
-            return
-        self.mean_, spread = x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64)
-        same_range = (x.min(0) == x.min()) & (x.max(0) == x.max())
-        if len(spread) > 1 and same_range.mean() >= 0.5:
-            spread = np.full_like(spread, np.sqrt(np.square(spread).mean()))
-        self.scale_ = np.where(spread > 0, spread, 1.0) * math.sqrt(x.shape[1]) / ROW_LENGTH
+        """Columns of a table are standardized; what the user's own network gets is left alone."""
+        if self.module is None:
+            self.mean_, self.scale_ = row_scale(x)
 
     def _scaled(self, x: Array) -> Tensor:
         return torch.from_numpy(x if self.module is not None else (x - self.mean_) / self.scale_)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from labelgrad.alignment.coasting import Coasting
 from labelgrad.alignment.descent import Descent
+from labelgrad.alignment.evidence import Evidence
 from labelgrad.alignment.mapped import MappedRows
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.schedules import Schedule, check_rate, describe
@@ -42,8 +43,9 @@ class LabelTable(nn.Module):
 
     `draw` gives the labels of some rows, `update` takes Adam's step with the slope in those labels;
     `labels`, `entropy` and `visits` are for looking. With `betas=None` the labels go down the slope
-    plainly, without Adam. With a `folder` the table is a memory-mapped file there, and may be
-    larger than memory.
+    plainly, without Adam; with `evidence`, a number, they have no rate: they are the evidence of
+    their slopes, times this number (`alignment.evidence`). With a `folder` the table is a
+    memory-mapped file there, and may be larger than memory.
 
     >>> table = LabelTable(rows=1000, width=3, rate=0.1)
     >>> drawn = table.draw(torch.tensor([7, 8]))
@@ -68,6 +70,7 @@ class LabelTable(nn.Module):
         rate: float | Schedule = 0.1,
         betas: tuple[float, float] | None = (0.9, 0.999),
         epsilon: float = 1e-8,
+        evidence: float | None = None,
         folder: str | Path | None = None,
         dtype: torch.dtype = torch.float32,
     ):
@@ -77,9 +80,13 @@ class LabelTable(nn.Module):
         check_rate("rate", rate)
         self.rows, self.width, self.rate, self.folder = rows, width, rate, folder
         self.loss: Loss = CrossEntropy() if loss is None else loss
-        self.rule: Coasting | Descent = (
-            Descent(rate) if betas is None else Coasting(rate, betas, epsilon, dtype)
-        )
+        self.rule: Coasting | Descent | Evidence
+        if evidence is not None:
+            self.rule = Evidence(evidence, self.loss)
+        elif betas is None:
+            self.rule = Descent(rate)
+        else:
+            self.rule = Coasting(rate, betas, epsilon, dtype)
         self.register_buffer("clock", torch.zeros((), dtype=torch.long))
         self.file = None if folder is None else MappedRows(Path(folder), rows, width, dtype)
         if self.file is None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from labelgrad.data.row_scale import ROW_LENGTH
 from labelgrad.functional import random_numbers
 from labelgrad.models.mlp import MLP
 from labelgrad.models.wide_resnet import WideResNet
@@ -17,7 +18,6 @@ from labelgrad.sources.source import Source
 HIDDEN = (128, 128)
 MOMENTUM = 0.05  # of batch norm: the averages go back over twenty steps
 LARGE = 24  # pixels; a stem of stride 2 halves such pictures at once
-ROW_LENGTH = 3.0  # of a typical row of a table: a network learns the faster the longer it is
 NAMES = "mlp, mlp-WIDTH-WIDTH…, or wrn-DEPTH-WIDTH such as wrn-10-1 and wrn-16-2"
 
 

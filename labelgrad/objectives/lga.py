@@ -38,6 +38,9 @@ class LGA(Objective):
     cheaper and approximate by `"finite-difference"`. With `betas=None` the labels learn by plain
     gradient descent instead of Adam. With a `folder` the label table is a file.
 
+    That is Algorithm 1. With `evidence`, a number such as 5, the labels learn without a rate: they
+    are the evidence of their slopes, times this number (`labelgrad.alignment.evidence`).
+
     A weight scales the pull on the model alone: `0 * LGA(...)` still learns its labels.
 
     >>> from labelgrad import Supervised
@@ -58,6 +61,7 @@ class LGA(Objective):
         moment_decay: float = 0.99,
         epsilon: float = 1e-9,
         betas: tuple[float, float] | None = (0.9, 0.999),
+        evidence: float | None = None,
         slope: str = "forward-mode",
         folder: str | Path | None = None,
         dtype: torch.dtype = torch.float32,
@@ -76,11 +80,19 @@ class LGA(Objective):
             "moment_decay": moment_decay,
             "epsilon": epsilon,
             "betas": betas,
+            "evidence": evidence,
             "slope": slope,
         }
         self.gap = Gap(gradient_decay=gradient_decay, moment_decay=moment_decay, epsilon=epsilon)
         self.table = LabelTable(
-            rows, width, loss=self.loss, rate=label_rate, betas=betas, folder=folder, dtype=dtype
+            rows,
+            width,
+            loss=self.loss,
+            rate=label_rate,
+            betas=betas,
+            evidence=evidence,
+            folder=folder,
+            dtype=dtype,
         )
 
     def forward(self, step: Step) -> Tensor:

@@ -1,0 +1,73 @@
+"""Labels without a rate: a label is the evidence that its slopes are.
+
+Adam adds up moves. How far a label gets then hangs on the rate, the visits and the steps, and one
+that was decided in the first steps, when the network knew nothing, does not come back. Here nothing
+is added up but the slopes g of a row, one at each of its visits:
+
+    t = −Σ g / √(Σ ‖g‖²/width)       the sum, in units of what it would be if slopes were chance
+    w = scale · t                    for values
+    w = scale · t·|t|                for classes, where w are log-odds
+
+t is about 1 while the slopes contradict each other and √visits when they all agree. It has no unit,
+so it asks for nothing that depends on the data, the batch or the number of steps. The odds that a
+mean which lies t standard errors from zero is not zero grow like exp(t²/2), hence the square.
+
+Of classes none may lead another by more than `LEAD`: a label that is all but sure has no slope left
+to be corrected by, softmax being flat there, and a network trained on it is too sure itself.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from labelgrad.losses import CrossEntropy, Loss
+from labelgrad.schedules import check_rate
+
+SCALE = {"classes": 5.0, "values": 0.5}  # in log-odds, and in standard deviations
+LEAD = 5.0  # log-odds: a label of two classes is at most 0.993, one of ten 0.94
+_LEAST = 1e-30  # of a row whose slopes were all zero
+
+
+class Evidence:
+    """What `Coasting` is for Adam: a row is (w, sum of slopes, sum of mean squared slopes).
+
+    >>> import torch
+    >>> rule, row = Evidence(0.5, CrossEntropy()), torch.zeros(1, 3, 2)
+    >>> for visit in (1, 2, 3, 4):
+    ...     rule.step(row, torch.tensor([[-1.0, 1.0]]), visit)
+    ...     print([round(w, 2) for w in row[0, 0].tolist()])
+    [0.0, -1.0]
+    [0.0, -2.0]
+    [0.0, -3.0]
+    [0.0, -4.0]
+    """
+
+    horizon = 1
+
+    def __init__(self, scale: float, loss: Loss):
+        check_rate("evidence", scale)
+        self.scale, self.classes = scale, isinstance(loss, CrossEntropy)
+
+    def step(self, values: Tensor, slope: Tensor, step: int) -> None:
+        """Weigh one slope more, in place."""
+        w, total, squares = values.unbind(1)  # each (rows, width)
+        total.add_(slope)
+        squares.add_(slope.square().mean(1, keepdim=True))
+        statistic = -total / squares.sqrt().clamp_min(_LEAST)
+        if self.classes:
+            odds = self.scale * statistic * statistic.abs()
+            w.copy_((odds - odds.amax(1, keepdim=True)).clamp_min(-LEAD))
+        else:
+            w.copy_(self.scale * statistic)
+
+    def coast(self, values: Tensor, last: Tensor, now: int) -> None:
+        """Without a slope there is nothing to weigh."""
+
+
+def usual_scale(loss: Loss) -> float:
+    """The scale where none is asked for.
+
+    >>> usual_scale(CrossEntropy())
+    5.0
+    """
+    return SCALE["classes" if isinstance(loss, CrossEntropy) else "values"]

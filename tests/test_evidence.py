@@ -1,0 +1,161 @@
+"""Labels that learn by evidence: the closed form, what it does not depend on, and its bench."""
+
+import json
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelgrad import LGA, MLP, CrossEntropy, LabelTable, SquaredError, Stream, Supervised, Trainer
+from labelgrad.alignment.evidence import LEAD, SCALE, Evidence
+from labelgrad.data.small_sets import SETS, rows
+from labelgrad.experiments import bench
+from labelgrad.experiments.bench import METHODS, BenchTrial
+from labelgrad.experiments.bench_results import sets_in
+from tests.command import labelgrad
+
+
+def slopes_of(seed, visits=7, size=4, width=3):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(visits, size, width, generator=generator, dtype=torch.float64)
+
+
+def weighed(slopes, loss, scale=0.7):
+    rule, values = Evidence(scale, loss), torch.zeros(*slopes.shape[1:], dtype=torch.float64)
+    values = torch.stack([values] * 3, 1)
+    for visit, slope in enumerate(slopes, 1):
+        rule.step(values, slope, visit)
+    return values[:, 0]
+
+
+@given(seed=st.integers(0, 1000))
+def test_values_are_the_sum_of_slopes_over_their_scatter(seed):
+    slopes = slopes_of(seed)
+    for row in range(slopes.shape[1]):
+        mine = slopes[:, row]
+        scatter = sum(float((slope**2).mean()) for slope in mine) ** 0.5
+        expected = [-0.7 * float(column.sum()) / scatter for column in mine.T]
+        assert weighed(slopes, SquaredError())[row].tolist() == pytest.approx(expected)
+
+
+@given(seed=st.integers(0, 1000))
+def test_classes_have_its_square_as_log_odds_and_no_lead_above_the_bound(seed):
+    slopes = slopes_of(seed)
+    t = weighed(slopes, SquaredError(), scale=1.0)
+    free = weighed(slopes, CrossEntropy(), scale=100.0)
+    odds = 100 * t * t.abs()
+    lead = odds.max(1, keepdim=True).values - odds
+    assert torch.allclose(free.max(1, keepdim=True).values - free, lead.clamp(max=LEAD))
+    assert free.softmax(1).max() <= 1 / (1 + 2 * torch.tensor(-LEAD).exp()) + 1e-6
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), SquaredError()])
+def test_labels_do_not_depend_on_the_unit_of_the_slopes_nor_on_their_order(loss):
+    slopes = slopes_of(3)
+    assert torch.allclose(weighed(1e-6 * slopes, loss), weighed(slopes, loss))
+    assert torch.allclose(weighed(slopes.flip(0), loss), weighed(slopes, loss))
+
+
+def test_slopes_that_agree_decide_and_slopes_that_contradict_do_not():
+    agree = torch.tensor([[[-1.0, 1.0]]]).repeat(16, 1, 1)
+    contradict = agree * torch.tensor([1.0, -1.0]).repeat(8)[:, None, None]
+    assert weighed(agree, SquaredError(), 1.0).tolist() == [[4.0, -4.0]]  # √16
+    assert weighed(contradict, SquaredError(), 1.0).tolist() == [[0.0, 0.0]]
+
+
+def test_a_row_without_slopes_stays_undecided():
+    assert weighed(torch.zeros(3, 2, 4), CrossEntropy()).softmax(1).tolist() == [[0.25] * 4] * 2
+
+
+def test_a_table_by_evidence_moves_only_what_it_draws_and_lives_in_a_file_too(tmp_path):
+    for folder in (None, tmp_path):
+        table = LabelTable(5, 3, evidence=5.0, folder=folder)
+        table.update(table.draw(torch.tensor([1, 3])), torch.randn(2, 3))
+        undecided = (table.labels() - 1 / 3).abs().max(1).values < 1e-6
+        assert undecided.tolist() == [True, False, True, False, True]
+
+
+def test_lga_by_evidence_trains_and_its_labels_are_found_again_after_a_checkpoint():
+    def trainer():
+        x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+        y = (x[:, 0] > 0).long()
+        torch.manual_seed(0)
+        lga = LGA(30, 2, evidence=5.0)
+        labeled, others = Stream(x[:10], y[:10], batch_size=10), Stream(x[10:], batch_size=10)
+        return Trainer(MLP(4, (8,), 2), 0.1 * Supervised() + lga, labeled, others), lga
+
+    (first, labels), (second, found) = trainer(), trainer()
+    for _ in range(20):
+        first.step()
+    second.load(first.state)
+    for _ in range(5):
+        first.step()
+        second.step()
+    assert torch.equal(labels.table.labels(), found.table.labels())
+    assert labels.table.labels().max() > 0.9
+
+
+@pytest.mark.parametrize("scale", [-1.0, float("nan")])
+def test_a_scale_that_is_no_scale_is_refused(scale):
+    with pytest.raises(ValueError, match="`evidence` must be"):
+        LGA(5, 2, evidence=scale)
+
+
+@pytest.mark.parametrize("name", [name for name in SETS if name != "fashion-mnist"])
+def test_a_small_set_has_labels_of_every_class_and_test_rows_of_its_own(name):
+    split = rows(name, seed=4)
+    assert int(split.given.sum()) == (SETS[name].labels or len(split.y) // 10)
+    seen = {row.tobytes() for row in split.x}
+    if name != "iris":  # of which two flowers are alike
+        assert not any(row.tobytes() in seen for row in split.x_test)
+    if split.classes:
+        assert set(split.y[split.given]) == set(split.y)
+
+
+def test_a_misspelt_set_gets_the_nearest():
+    with pytest.raises(ValueError, match="no small set 'digit-50'; did you mean 'digits-50'"):
+        rows("digit-50", 0)
+
+
+def test_the_bench_trains_as_the_estimators_do():
+    from labelgrad import LGAClassifier
+
+    usual = LGAClassifier().get_params()
+    assert usual["steps"] == bench.STEPS
+    assert usual["batch_size"] == bench.BATCH
+    assert tuple(usual["hidden"]) == bench.HIDDEN
+    assert usual["learning_rate"] == bench.LEARNING_RATE
+    assert usual["label_weight"] == bench.LABELED_WEIGHT
+
+
+@pytest.mark.parametrize("data", ["wine", "diabetes"])
+def test_a_trial_is_the_same_again(data):
+    trials = [BenchTrial(data, "evidence", 1.0, seed=1, steps=20) for _ in range(2)]
+    first, second = ([*trial] and trial.history[0] for trial in trials)
+    assert first | {"seconds": 0} == second | {"seconds": 0}
+
+
+def lines_in(folder):
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+
+
+def test_the_bench_goes_on_where_it_was_and_refuses_other_steps(tmp_path):
+    command = ("bench", "--sets", "wine", "--seeds", "1", "--steps", "3", "--out", "here")
+    said = labelgrad(*command, cwd=tmp_path)
+    assert said.returncode == 0
+    assert "Evidence with 3 times its scale" in said.stdout
+    lines = lines_in(tmp_path / "here")
+    assert len(lines) == len(METHODS)
+    assert sets_in(lines) == ["wine"]
+    (tmp_path / "here/results.jsonl").write_text(json.dumps(lines[0]) + "\n")
+    assert labelgrad(*command, cwd=tmp_path).returncode == 0
+    again = lines_in(tmp_path / "here")
+    assert again[0] == lines[0]
+    assert len(again) == len(METHODS)
+    command = ("bench", "--sets", "wine", "--steps", "4", "--out", "here")
+    assert "holds results with steps = 3" in labelgrad(*command, cwd=tmp_path).stderr
+
+
+def test_the_usual_scales_are_one_for_classes_and_one_for_values():
+    assert set(SCALE) == {"classes", "values"}
