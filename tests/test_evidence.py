@@ -1,5 +1,6 @@
 """Labels that learn by evidence: the closed form, what it does not depend on, and its bench."""
 
+import copy
 import json
 
 import pytest
@@ -88,7 +89,7 @@ def test_lga_by_evidence_trains_and_its_labels_are_found_again_after_a_checkpoin
     (first, labels), (second, found) = trainer(), trainer()
     for _ in range(20):
         first.step()
-    second.load(first.state)
+    second.load(copy.deepcopy(first.state))
     for _ in range(5):
         first.step()
         second.step()
