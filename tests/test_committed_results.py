@@ -13,6 +13,7 @@ from labelgrad.experiments.settings import TUNED
 ROOT = Path(__file__).parents[1]
 RUNS = {
     ("fashion-mnist", 250): (*PAPER, *TODAY),
+    ("fashion-mnist", 1000): (*PAPER, *TODAY),
     ("cifar10", 1000): (
         "supervised",
         "lga",
