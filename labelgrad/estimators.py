@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from labelgrad.alignment.rate import label_schedule
+from labelgrad.alignment.evidence import usual_scale
 from labelgrad.data.row_scale import row_scale
 from labelgrad.data.stream import Stream
 from labelgrad.functional import random_numbers
@@ -109,10 +109,9 @@ class _Network:
                 check_rate(name, getattr(self, name))
 
     def _lga(self, rows: int, width: int, loss: Loss) -> LGA:
-        rate = self.label_rate
-        if isinstance(rate, str):
-            rate = label_schedule(rows, width, min(self.batch_size, rows), self.steps)
-        return LGA(rows, width, loss=loss, label_rate=rate)
+        if isinstance(self.label_rate, str):
+            return LGA(rows, width, loss=loss, evidence=usual_scale(loss))
+        return LGA(rows, width, loss=loss, label_rate=self.label_rate)
 
     def _stream(self, x: Tensor, y: Tensor | None, seed: int) -> Stream:
         return Stream(x, y, batch_size=min(self.batch_size, len(x)), seed=seed)
@@ -155,8 +154,8 @@ class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[m
     module : a network of your own (or a function that makes one), with one output for each
         class; then X may have any shape, and is passed on as it is.
     steps, learning_rate, batch_size : how the network is trained.
-    label_rate : how fast the imputed labels learn; `"auto"` finds it from the counts of rows and
-        steps.
+    label_rate : `"auto"`: the imputed labels learn by evidence, without a rate. A number or a
+        schedule: they learn by the paper's Algorithm 1 at this rate.
     label_weight : T, the weight of the labeled loss beside the imputed one.
     random_state : the same number gives the same result.
 

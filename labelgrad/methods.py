@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from labelgrad.alignment.evidence import SCALE
 from labelgrad.alignment.rate import label_schedule
 from labelgrad.nearest import did_you_mean
 from labelgrad.objective import Objective
@@ -26,6 +27,7 @@ from labelgrad.objectives.vat import VAT
 from labelgrad.schedules import Ramp, SmoothRamp
 
 LABELED_WEIGHT = 0.1  # T, where LGA is one of the terms
+LGA_TERMS = ("lga", "lga-evidence")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ def _lga(problem: Problem, speed: float = 1.0) -> Objective:
     size = problem.rows, problem.classes
     rate = label_schedule(*size, problem.batch_size, problem.steps)
     return LGA(*size, label_rate=Ramp(rate.steps, speed * rate.top))
+
+
+def _lga_evidence(problem: Problem, scale: float = SCALE["classes"]) -> Objective:
+    """LGA whose labels learn without a rate; `scale` is how much their evidence weighs."""
+    return LGA(problem.rows, problem.classes, evidence=scale)
 
 
 def _vat(problem: Problem, weight: float = 0.3, eps: float = 6.0) -> Objective:
@@ -100,6 +107,7 @@ def _softmatch(problem: Problem, weight: float = 1.0) -> Objective:
 
 METHODS = {
     "lga": Method("Jackson & Schulman, 2019", 5, _lga),
+    "lga-evidence": Method("LGA without a rate: ours", 5, _lga_evidence),
     "vat": Method("Miyato et al., 2018", 6, _vat),
     "entmin": Method("Grandvalet & Bengio, 2005", 3, _entmin),
     "pi-model": Method("Laine & Aila, 2017", 4, _pi_model),
@@ -142,7 +150,7 @@ def method(
 + 0.1 * EntMin()
     """
     chosen, own = parts(name), settings or {}
-    usual = LABELED_WEIGHT if "lga" in chosen else 1
+    usual = LABELED_WEIGHT if any(term in chosen for term in LGA_TERMS) else 1
     weight = own.get("supervised", {}).get("weight", usual)
     objective: Objective = Supervised() if weight == 1 else weight * Supervised()
     for part in chosen:

@@ -56,6 +56,9 @@ class MovingAverage(nn.Module):
 class Gap(nn.Module):
     """v = EMA(g_ℓ) − g_u, and v in the metric: v / (ε_norm + √EMA(v⁴)).
 
+    That is the paper's metric. With `power=0.25` in place of ½ it is v / (ε_norm + ∜EMA(v⁴)),
+    halfway to the Euclidean one: coordinates in which the gap is small are magnified less.
+
     Both averages are constants to whoever differentiates, as in the paper. With both decays 0 the
     averages are the values themselves, the simplified algorithm of the paper's Section 3.
 
@@ -65,17 +68,22 @@ class Gap(nn.Module):
     """
 
     def __init__(
-        self, *, gradient_decay: float = 0.9, moment_decay: float = 0.99, epsilon: float = 1e-9
+        self,
+        *,
+        gradient_decay: float = 0.9,
+        moment_decay: float = 0.99,
+        epsilon: float = 1e-9,
+        power: float = 0.5,
     ):
         super().__init__()
         if not epsilon > 0:
             raise ValueError(f"`epsilon` of the metric must be positive, got {epsilon}.")
-        self.epsilon = epsilon
+        self.epsilon, self.power = epsilon, power
         self.labeled_gradient = MovingAverage(gradient_decay)
         self.fourth_moment = MovingAverage(moment_decay)
 
     def forward(self, labeled: Tensor, unlabeled: Tensor) -> tuple[Tensor, Tensor]:
         """The gap, and the gap divided by its scale in each coordinate."""
         gap = self.labeled_gradient(labeled) - unlabeled
-        scale = self.fourth_moment(gap.square().square()).sqrt()
+        scale = self.fourth_moment(gap.square().square()).pow(self.power)
         return gap, gap / (self.epsilon + scale)

@@ -30,7 +30,7 @@ from labelgrad.training.trainer import Trainer
 STEPS, BATCH, HIDDEN = 5000, 50, (128, 128)  # as the estimators have them
 LEARNING_RATE, LABELED_WEIGHT = 2e-4, 0.1
 
-RATES = (0.01, 0.03, 0.1, 0.3)  # α_w of Algorithm 1
+RATES = (0.01, 0.03, 0.1)  # α_w of Algorithm 1
 FIXED_RATE = 0.1  # what somebody who can not tune would take: LGA's own default
 TIMES = (1 / 3, 1.0, 3.0)  # the evidence's usual scale
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from labelgrad.methods import parts
+from labelgrad.methods import LGA_TERMS, parts
 
 Terms = Mapping[str, Mapping[str, float]]
 
@@ -46,6 +46,10 @@ PUBLISHED = {
 LEARNING_RATE = Setting(1e-3, 3e-4, 1e-2)
 OWN = {
     "lga": {"lga.speed": Setting(0.4, 0.1, 1.0), "supervised.weight": Setting(1.0, 1.0, 1.0)},
+    "lga-evidence": {
+        "lga-evidence.scale": Setting(5.0, 1.5, 15.0),
+        "supervised.weight": Setting(1.0, 1.0, 1.0),
+    },
     "vat": {"vat.eps": Setting(2.0, 0.5, 8.0)},
     "entmin": {"entmin.weight": Setting(0.1, 0.03, 1.0)},
     "pi-model": {"pi-model.weight": Setting(20.0, 1.0, 50.0)},
@@ -68,6 +72,7 @@ TUNED = {
 }
 # What was not searched for has its usual settings, and the learning rate of what is most like it.
 ALIKE = {
+    "lga-evidence": "lga",
     "entmin": "supervised",
     "flexmatch": "fixmatch",
     "freematch": "fixmatch",
@@ -97,7 +102,9 @@ def choice(method: str, scale: str) -> Choice:
         return _together([_found(term) for term in terms])
     # LGA's settings are not in its paper, and FixMatch and its kin used SGD: 1e-3 is a guess.
     found = [PUBLISHED.get(term, Choice(1e-3)) for term in terms]
-    return _together(found if "lga" not in terms else [Choice(c.learning_rate) for c in found])
+    return _together(
+        found if not set(terms) & set(LGA_TERMS) else [Choice(c.learning_rate) for c in found]
+    )
 
 
 def _found(term: str) -> Choice:

@@ -24,7 +24,10 @@ from labelgrad.methods import parts
 from labelgrad.sources.read import read_given
 from labelgrad.sources.source import Source
 
-METHODS = {"classification": (BASELINE, "lga", "vat", "lga+vat"), "regression": (BASELINE, "lga")}
+METHODS = {
+    "classification": (BASELINE, "lga-evidence", "vat", "lga-evidence+vat"),
+    "regression": (BASELINE, "lga-evidence", "lga"),
+}
 KEPT = {"method", "seed", "loss", "seconds", "rows", "wrong"}  # of a trial
 Watch = Callable[[str, int, int, float], None]  # the trial, its steps done and in all, the loss
 

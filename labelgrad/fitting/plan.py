@@ -9,13 +9,14 @@ from typing import Any
 
 from torch import nn
 
+from labelgrad.alignment.evidence import usual_scale
 from labelgrad.alignment.rate import label_schedule
 from labelgrad.data.views import Noise, Pictures
 from labelgrad.fitting.files import json_bytes
 from labelgrad.fitting.networks import Scale, network, usual_network
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.losses import SquaredError
-from labelgrad.methods import LABELED_WEIGHT, Problem, parts
+from labelgrad.methods import LABELED_WEIGHT, LGA_TERMS, Problem, parts
 from labelgrad.methods import method as classes_method
 from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
@@ -24,7 +25,7 @@ from labelgrad.sources.source import Source
 from labelgrad.step import Views
 from labelgrad.whole_file import write_whole
 
-METHOD = {"pictures": "lga", "table": "lga"}  # where none is asked for
+METHOD = {"pictures": "lga-evidence", "table": "lga-evidence"}  # where none is asked for
 STEPS = {"pictures": 1000, "table": 5000}
 REGRESSION_STEPS, STEPS_A_LABEL = (300, 5000), 5  # at least and at most, and between
 LEARNING_RATE = {"pictures": 1e-3, "table": 2e-4}
@@ -140,17 +141,21 @@ def objective(name: str, plan: Plan, source: Source, rows: int) -> Objective:
         return classes_method(name, problem, {"vat": {"eps": VAT_RADIUS[_kind(source)]}})
     if not parts(name):
         return Supervised()
-    rate = label_schedule(rows, 1, batch, plan.steps)
-    return LABELED_WEIGHT * Supervised() + LGA(rows, 1, loss=SquaredError(), label_rate=rate)
+    loss = SquaredError()
+    if parts(name) == ["lga"]:
+        lga = LGA(rows, 1, loss=loss, label_rate=label_schedule(rows, 1, batch, plan.steps))
+    else:
+        lga = LGA(rows, 1, loss=loss, evidence=usual_scale(loss))
+    return LABELED_WEIGHT * Supervised() + lga
 
 
 def usable_method(source: Source, name: str) -> str:
     """The method of a name as the data allow it: without unlabeled examples it is supervised."""
     terms = parts(name)
-    if source.task == "regression" and terms not in ([], ["lga"]):
+    if source.task == "regression" and terms not in ([], *([term] for term in LGA_TERMS)):
         raise ValueError(
-            f"Regression can be learned by supervised and lga, and {name} needs classes; choose "
-            f"one of the two, or --task classification."
+            f"Regression can be learned by supervised, {' and '.join(LGA_TERMS)}, and {name} "
+            f"needs classes; choose one of those, or --task classification."
         )
     unlabeled = int((~source.labeled).sum())
     return "+".join(terms) if terms and unlabeled >= 2 else BASELINE

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from labelgrad.alignment.evidence import METRIC_POWER
 from labelgrad.alignment.gap import Gap
 from labelgrad.alignment.slope import SLOPES, forward_mode
 from labelgrad.alignment.table import LabelTable
@@ -39,7 +40,8 @@ class LGA(Objective):
     gradient descent instead of Adam. With a `folder` the label table is a file.
 
     That is Algorithm 1. With `evidence`, a number such as 5, the labels learn without a rate: they
-    are the evidence of their slopes, times this number (`labelgrad.alignment.evidence`).
+    are the evidence of their slopes, times this number, in a metric nearer to the Euclidean one
+    (`labelgrad.alignment.evidence`).
 
     A weight scales the pull on the model alone: `0 * LGA(...)` still learns its labels.
 
@@ -75,15 +77,19 @@ class LGA(Objective):
             "rows": rows,
             "width": width,
             "loss": self.loss,
-            "label_rate": label_rate,
+            **({"label_rate": label_rate, "betas": betas} if evidence is None else {}),
+            **({} if evidence is None else {"evidence": evidence}),
             "gradient_decay": gradient_decay,
             "moment_decay": moment_decay,
             "epsilon": epsilon,
-            "betas": betas,
-            "evidence": evidence,
             "slope": slope,
         }
-        self.gap = Gap(gradient_decay=gradient_decay, moment_decay=moment_decay, epsilon=epsilon)
+        self.gap = Gap(
+            gradient_decay=gradient_decay,
+            moment_decay=moment_decay,
+            epsilon=epsilon,
+            power=0.5 if evidence is None else METRIC_POWER,
+        )
         self.table = LabelTable(
             rows,
             width,
