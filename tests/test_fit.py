@@ -181,7 +181,7 @@ def test_pictures_gray_and_small(tmp_path):
     assert len(result.labels) == 24
     again = labelgrad.load(tmp_path / "run").predict(folder)
     assert again.columns() == result.predict(folder).columns()
-    learned = result.predictor.config.method == "lga"
+    learned = result.predictor.config.method == "lga-evidence"
     assert {row["visits"] is not None for row in result.labels} == {learned}
 
 
@@ -234,9 +234,9 @@ def test_the_baseline_starts_from_the_same_weights_and_all_labels_are_learned(tm
     facts = result.summary
     assert facts["verdict"]["examples"] == 24
     assert facts["folds"] == 4
-    assert set(facts["verdict"]["errors"]) == {"supervised", "lga"}
+    assert set(facts["verdict"]["errors"]) == {"supervised", "lga-evidence"}
     lines = [line for line in facts["curves"] if line["step"] == 40]
-    assert [line["method"] for line in lines] == ["supervised", "lga"]
+    assert [line["method"] for line in lines] == ["supervised", "lga-evidence"]
     for line in lines:
         value = facts["verdict"]["errors"][line["method"]][0]
         assert line["error"] == pytest.approx(value), "the curve ends where the verdict is"
@@ -317,7 +317,7 @@ def test_killed_or_stopped_it_goes_on_to_the_same_bytes(tmp_path, undisturbed, h
     shutil.copy(undisturbed / "pets.csv", tmp_path)
     order = ("fit", "pets.csv", "--target", "answer", "--steps", 75, "--out", "run")
     process = start(*order, cwd=tmp_path)
-    for method in ("supervised", "lga"):
+    for method in ("supervised", "lga-evidence"):
         wait_for(tmp_path, f"run/checkpoint/all-labels-{method}/checkpoints/step-*25.safetensors")
     process.send_signal(how)
     said, _ = process.communicate(timeout=60)

@@ -341,7 +341,7 @@ def test_killed_during_the_second_fit_it_goes_on_to_the_same_bytes(tmp_path, mon
         start_new_session=True,
     )
     ends = time.monotonic() + 120
-    pattern = "checkpoint/all-labels-lga/checkpoints/step-*25.safetensors"
+    pattern = "checkpoint/all-labels-lga-evidence/checkpoints/step-*25.safetensors"
     while (tmp_path / "run" / "config.json").exists() or not list((tmp_path / "run").glob(pattern)):
         assert time.monotonic() < ends
         time.sleep(0.01)

@@ -16,11 +16,12 @@ from labelgrad.cli.trials import add_missing
 from labelgrad.data.small_sets import SETS, rows
 from labelgrad.experiments.bench import (
     BATCH,
+    COMPARED,
     FIXED_RATE,
     HIDDEN,
     LABELED_WEIGHT,
     LEARNING_RATE,
-    METHODS,
+    MOVED,
     TIMES,
     BenchTrial,
     Method,
@@ -62,9 +63,10 @@ def run_bench(
             "steps": steps,
             "folder": data,
         }
+        for methods in (COMPARED, MOVED)  # a bench that is stopped early has the comparison
         for seed in range(seeds)
         for name in names
-        for method in METHODS
+        for method in methods
         if not results.has(data=name, method=method.kind, setting=method.setting, seed=seed)
     }
     add_missing(BenchTrial, jobs, results, workers=workers, command=command)

@@ -47,8 +47,8 @@ def times_oracle(lines: Sequence[Line], data: str, method: Method) -> float:
 
 def price_of(lines: Sequence[Line], data: str, times: float) -> float:
     """What another scale of the evidence does to the mean test loss, as a part of it."""
-    moved = average(lines, data, Method("evidence", times), "loss")
-    return moved / average(lines, data, EVIDENCE, "loss") - 1
+    moved = values(lines, data, Method("evidence", times), "loss")
+    return mean(moved) / mean(values(lines, data, EVIDENCE, "loss")[: len(moved)]) - 1
 
 
 def excess(
