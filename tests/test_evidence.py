@@ -46,8 +46,8 @@ def test_classes_have_its_square_as_log_odds_and_no_lead_above_the_bound(seed):
     t = weighed(slopes, SquaredError(), scale=1.0)
     free = weighed(slopes, CrossEntropy(), scale=100.0)
     odds = 100 * t * t.abs()
-    lead = odds.max(1, keepdim=True).values - odds
-    assert torch.allclose(free.max(1, keepdim=True).values - free, lead.clamp(max=LEAD))
+    ahead = odds.max(1, keepdim=True).values - odds
+    assert torch.allclose(free.max(1, keepdim=True).values - free, ahead.clamp(max=LEAD))
     assert free.softmax(1).max() <= 1 / (1 + 2 * torch.tensor(-LEAD).exp()) + 1e-6
 
 
@@ -63,6 +63,13 @@ def test_slopes_that_agree_decide_and_slopes_that_contradict_do_not():
     contradict = agree * torch.tensor([1.0, -1.0]).repeat(8)[:, None, None]
     assert weighed(agree, SquaredError(), 1.0).tolist() == [[4.0, -4.0]]  # √16
     assert weighed(contradict, SquaredError(), 1.0).tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10, 1000])
+def test_a_label_can_always_be_surer_than_what_is_called_sure(classes):
+    slope = torch.ones(50, 1, classes, dtype=torch.float64)
+    slope[:, :, 0] = 1 - classes
+    assert float(weighed(slope, CrossEntropy(), 5.0).softmax(1)[0, 0]) >= 0.97 - 1e-9
 
 
 def test_a_row_without_slopes_stays_undecided():

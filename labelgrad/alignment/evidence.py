@@ -12,7 +12,7 @@ t is about 1 while the slopes contradict each other and √visits when they all 
 so it asks for nothing that depends on the data, the batch or the number of steps. The odds that a
 mean which lies t standard errors from zero is not zero grow like exp(t²/2), hence the square.
 
-Of classes none may lead another by more than `LEAD`: a label that is all but sure has no slope left
+Of classes none may lead another by more than `lead`: a label that is all but sure has no slope left
 to be corrected by, softmax being flat there, and a network trained on it is too sure itself.
 
 The slopes are taken in a metric halfway between the paper's and the Euclidean one: the first is the
@@ -21,13 +21,15 @@ better one on tables, the second on the paper's shells, and this one serves both
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.schedules import check_rate
 
 SCALE = {"classes": 5.0, "values": 0.5}  # in log-odds, and in standard deviations
-LEAD = 5.0  # log-odds: a label of two classes is at most 0.993, one of ten 0.94
+LEAD, SUREST = 5.0, 0.97  # a label of two classes can be 0.993, of many classes this sure
 METRIC_POWER = 0.25  # of the gap's fourth moment, where the paper's metric has ½
 _LEAST = 1e-30  # of a row whose slopes were all zero
 
@@ -60,12 +62,23 @@ class Evidence:
         statistic = -total / squares.sqrt().clamp_min(_LEAST)
         if self.classes:
             odds = self.scale * statistic * statistic.abs()
-            w.copy_((odds - odds.amax(1, keepdim=True)).clamp_min(-LEAD))
+            w.copy_((odds - odds.amax(1, keepdim=True)).clamp_min(-lead(w.shape[1])))
         else:
             w.copy_(self.scale * statistic)
 
     def coast(self, values: Tensor, last: Tensor, now: int) -> None:
         """Without a slope there is nothing to weigh."""
+
+
+def lead(classes: int) -> float:
+    """How far one class may be ahead of another, in log-odds.
+
+    With many classes a lead of 5 would leave most of a label to the others together.
+
+    >>> [round(lead(classes), 2) for classes in (2, 5, 10, 100)]
+    [5.0, 5.0, 5.67, 8.07]
+    """
+    return max(LEAD, math.log(SUREST / (1 - SUREST) * max(1, classes - 1)))
 
 
 def usual_scale(loss: Loss) -> float:

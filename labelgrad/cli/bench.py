@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.alignment.evidence import LEAD, METRIC_POWER, SCALE
+from labelgrad.alignment.evidence import LEAD, METRIC_POWER, SCALE, SUREST
 from labelgrad.cli.say import say_pictures
 from labelgrad.cli.trials import add_missing
 from labelgrad.data.small_sets import SETS, rows
@@ -139,5 +139,5 @@ def _settings(steps: int) -> Line:
         "hidden": HIDDEN,
         "learning_rate": LEARNING_RATE,
         "labeled_weight": LABELED_WEIGHT,
-        "evidence": SCALE | {"lead": LEAD, "metric_power": METRIC_POWER},
+        "evidence": SCALE | {"lead": LEAD, "surest": SUREST, "metric_power": METRIC_POWER},
     }
