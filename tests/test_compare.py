@@ -191,7 +191,7 @@ def test_damaged_results_are_one_sentence(tmp_path, text):
 
 def test_values_can_be_compared():
     found = compare_source(array_source(*arrays(values=True)), seeds=2, steps=3)
-    assert [scored.method for scored in found.methods] == ["supervised", "lga"]
+    assert [scored.method for scored in found.methods] == ["supervised", "lga-evidence", "lga"]
     assert "%" not in found.sentence
 
 
