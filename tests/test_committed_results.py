@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from labelgrad.cli.bench import bench_row
 from labelgrad.cli.pictures import PAPER, TODAY, score_cells
 from labelgrad.cli.tune_pictures import best_of
+from labelgrad.data.small_sets import SETS
+from labelgrad.experiments.bench import COMPARED, STEPS
 from labelgrad.experiments.picture_task import SIZES
 from labelgrad.experiments.settings import TUNED
 
@@ -69,3 +72,19 @@ def test_the_page_has_every_row_of_the_results(data, labels):
     for method in RUNS[data, labels]:
         row = [method, *score_cells(data, lines(data), method, labels)[:-1]]  # all but the seconds
         assert f"| {' | '.join(row)} |" in page
+
+
+def test_the_bench_has_every_set_with_three_splits():
+    found = {
+        (line["data"], line["method"], line["setting"], line["seed"]) for line in lines("bench")
+    }
+    for data in SETS:
+        for method in COMPARED:
+            assert {(data, method.kind, method.setting, seed) for seed in range(3)} <= found
+    assert all(line["step"] == STEPS for line in lines("bench"))
+
+
+@pytest.mark.parametrize("data", SETS)
+def test_the_page_has_every_row_of_the_bench(data):
+    page = (ROOT / "docs" / "without-knobs.md").read_text()
+    assert f"| {' | '.join(bench_row(lines('bench'), data))} |" in page

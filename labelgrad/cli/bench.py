@@ -96,15 +96,20 @@ def bench_table(lines: Sequence[Line]) -> Table:
     table = Table(
         Column("set", no_wrap=True),
         *(Column(head, justify="right", no_wrap=True) for head in heads),
-        Column("rate", justify="right", no_wrap=True),
+        Column("best rate", justify="right", no_wrap=True),
         box=SIMPLE_HEAD,
         pad_edge=False,
     )
     for data in sets_in(lines):
-        best = oracle(lines, data)
-        cells = (_cell(lines, data, m) for m in (SUPERVISED, best, FIXED, EVIDENCE))
-        table.add_row(data, *cells, f"{best.setting:g}")
+        table.add_row(*bench_row(lines, data))
     return table
+
+
+def bench_row(lines: Sequence[Line], data: str) -> list[str]:
+    """The cells of one set."""
+    best = oracle(lines, data)
+    compared = (SUPERVISED, best, FIXED, EVIDENCE)
+    return [data, *(_cell(lines, data, method) for method in compared), f"{best.setting:g}"]
 
 
 def conclusions(lines: Sequence[Line]) -> list[str]:

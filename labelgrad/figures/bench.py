@@ -56,5 +56,6 @@ def _line(
     found = [(place, values(lines, data, method, "loss")) for place, method in tried]
     for place, losses in found:
         panel.plot([place] * len(losses), losses, "o", color=color, alpha=0.3, markersize=3)
-    means = [sum(losses) / len(losses) for _, losses in found]
+    common = min(len(losses) for _, losses in found)  # a line is of splits that all its points have
+    means = [sum(losses[:common]) / common for _, losses in found]
     panel.plot([place for place, _ in found], means, "o-", color=color, linewidth=2, label=label)
