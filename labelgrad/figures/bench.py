@@ -7,7 +7,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from labelgrad.experiments.bench import FIXED_RATE, RATES, TIMES, Method
+from labelgrad.experiments.bench import FIXED_RATE, METHODS, RATES, TIMES, Method
 from labelgrad.experiments.bench_results import SUPERVISED, sets_in, values
 from labelgrad.experiments.results import Line
 from labelgrad.figures.canvas import GREY, OURS, THEIRS, canvas, save
@@ -17,7 +17,7 @@ TICKS = {0.1: "÷ 10", 1 / 3: "÷ 3", 1.0: "1", 3.0: "× 3"}
 
 
 def draw_bench(lines: Sequence[Line], out: Path) -> list[Path]:
-    """One panel a set: a dot for each seed, a line through the means, supervised as a level."""
+    """One panel a set: a dot for each split, lines through means, supervised as a level."""
     sets = sets_in(lines)
     rows = ceil(len(sets) / COLUMNS)
     figure, panels = canvas(rows, COLUMNS, (12, 0.8 + 2.5 * rows))
@@ -34,10 +34,13 @@ def draw_bench(lines: Sequence[Line], out: Path) -> list[Path]:
 def _set(panel: Any, lines: Sequence[Line], data: str) -> None:
     rates = [(rate / FIXED_RATE, Method("lga", rate)) for rate in RATES]
     scales = [(times, Method("evidence", times)) for times in TIMES]
-    level = values(lines, data, SUPERVISED, "loss")
-    panel.axhline(sum(level) / len(level), color=GREY, linestyle="--", label="supervised")
-    _line(panel, lines, data, rates, THEIRS, f"LGA, Algorithm 1 (usual rate {FIXED_RATE:g})")
-    _line(panel, lines, data, scales, OURS, "LGA by evidence")
+    # Lines are of splits that every setting has: one split differs from another more than they do.
+    splits = min(len(values(lines, data, method, "loss")) for method in METHODS)
+    level = values(lines, data, SUPERVISED, "loss")[:splits]
+    panel.axhline(sum(level) / splits, color=GREY, linestyle="--", label="supervised")
+    algorithm_1 = f"LGA, Algorithm 1 (usual rate {FIXED_RATE:g})"
+    _line(panel, lines, data, rates, splits, THEIRS, algorithm_1)
+    _line(panel, lines, data, scales, splits, OURS, "LGA by evidence")
     panel.set_xscale("log")
     panel.set_xticks(list(TICKS), list(TICKS.values()))
     panel.minorticks_off()
@@ -50,12 +53,12 @@ def _line(
     lines: Sequence[Line],
     data: str,
     tried: list[tuple[float, Method]],
+    splits: int,
     color: str,
     label: str,
 ) -> None:
     found = [(place, values(lines, data, method, "loss")) for place, method in tried]
     for place, losses in found:
         panel.plot([place] * len(losses), losses, "o", color=color, alpha=0.3, markersize=3)
-    common = min(len(losses) for _, losses in found)  # a line is of splits that all its points have
-    means = [sum(losses[:common]) / common for _, losses in found]
+    means = [sum(losses[:splits]) / splits for _, losses in found]
     panel.plot([place for place, _ in found], means, "o-", color=color, linewidth=2, label=label)
