@@ -10,6 +10,7 @@ from labelgrad.cli.pictures import PAPER, TODAY, score_cells
 from labelgrad.cli.tune_pictures import best_of
 from labelgrad.data.small_sets import SETS
 from labelgrad.experiments.bench import COMPARED, STEPS
+from labelgrad.experiments.bench_results import EVIDENCE, FIXED, SUPERVISED, excess, times_oracle
 from labelgrad.experiments.picture_task import SIZES
 from labelgrad.experiments.settings import TUNED
 
@@ -88,3 +89,13 @@ def test_the_bench_has_every_set_with_three_splits():
 def test_the_page_has_every_row_of_the_bench(data):
     page = (ROOT / "docs" / "without-knobs.md").read_text()
     assert f"| {' | '.join(bench_row(lines('bench'), data))} |" in page
+
+
+def test_what_the_page_says_of_the_bench_is_so():
+    found = lines("bench")
+    ratios = [times_oracle(found, data, EVIDENCE) for data in SETS]
+    assert f"{sum(ratios) / len(ratios):.2f}" == "1.03"
+    assert all(excess(found, data, EVIDENCE, SUPERVISED, "loss")[0] < 0 for data in SETS)
+    above = {data: excess(found, data, EVIDENCE, FIXED, "error") for data in SETS}
+    shown = {data: f"{100 * a:.1f} ± {100 * b:.1f}" for data, (a, b) in above.items() if a > 1e-9}
+    assert shown == {"fashion-mnist": "0.1 ± 0.7", "breast-cancer": "0.2 ± 0.2"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from labelgrad.experiments.bench import FIXED_RATE, RATES, TIMES, Method
+from labelgrad.experiments.bench import FIXED_RATE, METHODS, RATES, Method
 from labelgrad.experiments.results import Line
 
 SUPERVISED, FIXED, EVIDENCE = Method("supervised"), Method("lga", FIXED_RATE), Method("evidence")
@@ -64,8 +64,7 @@ def excess(
 
 def sets_in(lines: Sequence[Line]) -> list[str]:
     """The sets of which every method has a trial, in the order they are in."""
-    needed = len(RATES) + len(TIMES) + 1
     found: dict[str, set[tuple[str, float]]] = {}
     for line in lines:
         found.setdefault(line["data"], set()).add((line["method"], line["setting"]))
-    return [data for data, methods in found.items() if len(methods) == needed]
+    return [data for data, methods in found.items() if len(methods) == len(METHODS)]

@@ -73,17 +73,20 @@ class LGA(Objective):
             raise ValueError(f"`slope` must be one of {', '.join(SLOPES)}, got {slope!r}.")
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.slope = SLOPES[slope]
-        self.settings: dict[str, Any] = {
+        unused = ("evidence",) if evidence is None else ("label_rate", "betas")
+        every: dict[str, Any] = {
             "rows": rows,
             "width": width,
             "loss": self.loss,
-            **({"label_rate": label_rate, "betas": betas} if evidence is None else {}),
-            **({} if evidence is None else {"evidence": evidence}),
+            "label_rate": label_rate,
             "gradient_decay": gradient_decay,
             "moment_decay": moment_decay,
             "epsilon": epsilon,
+            "betas": betas,
+            "evidence": evidence,
             "slope": slope,
         }
+        self.settings = {name: value for name, value in every.items() if name not in unused}
         self.gap = Gap(
             gradient_decay=gradient_decay,
             moment_decay=moment_decay,
