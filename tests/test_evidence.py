@@ -33,22 +33,33 @@ def weighed(slopes, loss, scale=0.7):
 @given(seed=st.integers(0, 1000))
 def test_values_are_the_sum_of_slopes_over_their_scatter(seed):
     slopes = slopes_of(seed)
+    found = weighed(slopes, SquaredError())
     for row in range(slopes.shape[1]):
-        mine = slopes[:, row]
-        scatter = sum(float((slope**2).mean()) for slope in mine) ** 0.5
-        expected = [-0.7 * float(column.sum()) / scatter for column in mine.T]
-        assert weighed(slopes, SquaredError())[row].tolist() == pytest.approx(expected)
+        for target in range(slopes.shape[2]):
+            mine = slopes[:, row, target].tolist()
+            scatter = sum(slope**2 for slope in mine) ** 0.5
+            assert float(found[row, target]) == pytest.approx(-0.7 * sum(mine) / scatter)
 
 
 @given(seed=st.integers(0, 1000))
 def test_classes_have_its_square_as_log_odds_and_no_lead_above_the_bound(seed):
     slopes = slopes_of(seed)
-    t = weighed(slopes, SquaredError(), scale=1.0)
-    free = weighed(slopes, CrossEntropy(), scale=100.0)
-    odds = 100 * t * t.abs()
-    ahead = odds.max(1, keepdim=True).values - odds
-    assert torch.allclose(free.max(1, keepdim=True).values - free, ahead.clamp(max=LEAD))
-    assert free.softmax(1).max() <= 1 / (1 + 2 * torch.tensor(-LEAD).exp()) + 1e-6
+    found = weighed(slopes, CrossEntropy(), scale=100.0)
+    for row in range(slopes.shape[1]):
+        mine = slopes[:, row]
+        t = -mine.sum(0) / sum(float(slope.norm()) ** 2 for slope in mine) ** 0.5
+        odds = [100 * float(value) * abs(float(value)) for value in t]
+        leads = [min(max(odds) - value, LEAD) for value in odds]
+        assert (found[row].max() - found[row]).tolist() == pytest.approx(leads)
+    assert found.softmax(1).max() <= 1 / (1 + 2 * torch.tensor(-LEAD).exp()) + 1e-6
+
+
+def test_an_unlikely_class_more_changes_nothing():
+    """What a slope says of two classes weighs the same beside classes that nobody thinks of."""
+    slopes = slopes_of(5, width=2)
+    among_many = torch.cat([slopes, torch.zeros(7, 4, 8, dtype=torch.float64)], 2)
+    few, many = (weighed(each, CrossEntropy(), 0.1) for each in (slopes, among_many))
+    assert torch.allclose(few[:, 0] - few[:, 1], many[:, 0] - many[:, 1])
 
 
 @pytest.mark.parametrize("loss", [CrossEntropy(), SquaredError()])

@@ -4,13 +4,15 @@ Adam adds up moves. How far a label gets then hangs on the rate, the visits and 
 that was decided in the first steps, when the network knew nothing, does not come back. Here nothing
 is added up but the slopes g of a row, one at each of its visits:
 
-    t = −Σ g / √(Σ ‖g‖²/width)       the sum, in units of what it would be if slopes were chance
-    w = scale · t                    for values
+    t = −Σ g / √(Σ ‖g‖²)             the sum, in units of how long it would be if slopes were chance
     w = scale · t·|t|                for classes, where w are log-odds
+    w = scale · t                    for values, each target by itself
 
-t is about 1 while the slopes contradict each other and √visits when they all agree. It has no unit,
-so it asks for nothing that depends on the data, the batch or the number of steps. The odds that a
-mean which lies t standard errors from zero is not zero grow like exp(t²/2), hence the square.
+t is about 1 or less while the slopes contradict each other and about √visits when they all agree.
+It has no unit, so it asks for nothing that depends on the data, the batch, the number of steps or
+of classes. The odds that a mean which lies t standard errors from zero is not zero grow like
+exp(t²/2), hence the square. The scale is larger than that ½, so that few visits are enough. Were it
+much larger, the first slopes would decide, and they come from a network that knows nothing.
 
 Of classes none may lead another by more than `lead`: a label that is all but sure has no slope left
 to be corrected by, softmax being flat there, and a network trained on it is too sure itself.
@@ -35,10 +37,10 @@ _LEAST = 1e-30  # of a row whose slopes were all zero
 
 
 class Evidence:
-    """What `Coasting` is for Adam: a row is (w, sum of slopes, sum of mean squared slopes).
+    """What `Coasting` is for Adam: a row is (w, sum of slopes, sum of their squares).
 
     >>> import torch
-    >>> rule, row = Evidence(0.5, CrossEntropy()), torch.zeros(1, 3, 2)
+    >>> rule, row = Evidence(1.0, CrossEntropy()), torch.zeros(1, 3, 2)
     >>> for visit in (1, 2, 3, 4):
     ...     rule.step(row, torch.tensor([[-1.0, 1.0]]), visit)
     ...     print([round(w, 2) for w in row[0, 0].tolist()])
@@ -58,7 +60,7 @@ class Evidence:
         """Weigh one slope more, in place."""
         w, total, squares = values.unbind(1)  # each (rows, width)
         total.add_(slope)
-        squares.add_(slope.square().mean(1, keepdim=True))
+        squares.add_(slope.square().sum(1, keepdim=True) if self.classes else slope.square())
         statistic = -total / squares.sqrt().clamp_min(_LEAST)
         if self.classes:
             odds = self.scale * statistic * statistic.abs()
