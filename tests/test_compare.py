@@ -92,6 +92,15 @@ def test_a_clear_difference_is_told_from_one_that_may_be_chance():
     assert found.methods[0].spread == pytest.approx(bad.mean(1).std(ddof=1))
 
 
+def test_methods_of_the_same_error_are_said_to_be():
+    wrong = (np.arange(150).reshape(3, 50) % 10 == 0).astype(float)
+    found = rank("classification", lines_of({"a": wrong, "b": wrong}))
+    assert found.sentence == "a has the smallest error, 10.0 %, and so has b at no smaller loss."
+    others = {"a": wrong, "b": wrong, "c": wrong[:, ::-1], "d": 1 - wrong}
+    said = rank("classification", lines_of(others)).sentence
+    assert "and so have b and c at no smaller loss, and the difference from d is more" in said
+
+
 def test_more_methods_make_wider_intervals():
     rng = np.random.default_rng(0)
     wrong = {"a": rng.random((3, 50)) < 0.1, "b": rng.random((3, 50)) < 0.5}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isclose
 
 import numpy as np
 from scipy import stats
@@ -57,8 +58,15 @@ class Ranking:
         """Which is best, and whether that is more than chance, in one plain sentence."""
         others = [scored for scored in self.methods if scored.difference is not None]
         worse = [scored.method for scored in others if scored.is_told_apart]
-        equal = [scored.method for scored in others if not scored.is_told_apart]
+        same = [scored.method for scored in others if isclose(scored.error, self.best.error)]
+        equal = [x.method for x in others if not x.is_told_apart and x.method not in same]
         start = f"{self.best.method} has the smallest error, {self.number(self.best.error)}"
+        if same:
+            start += (
+                f", and so {'has' if len(same) == 1 else 'have'} {_and(same)} at no smaller loss"
+            )
+        if same and not equal and not worse:
+            return f"{start}."
         if not equal:
             return f"{start}, and the difference from {_and(worse)} is more than chance."
         if not worse:
