@@ -10,12 +10,13 @@ many steps. Nothing is chosen on the test rows. A regression's error is in stand
 from __future__ import annotations
 
 import argparse
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
 from torch import Tensor, nn
 
 from labelgrad import (
@@ -48,7 +49,7 @@ def supervised(model: Any, x: Tensor, y: Tensor, loss: Loss, width: int) -> nn.M
     return network
 
 
-def trial(name: str, seed: int, steps: int | None) -> dict[str, float]:
+def trial(name: str, seed: int, *, steps: int | None) -> dict[str, float]:
     """Error and loss of both, on one split."""
     torch.set_num_threads(1)
     split = rows(name, seed)
@@ -86,10 +87,11 @@ def main() -> None:
         f"{'':<24}{'error':>20}{'':>18}{'loss':>20}\n{'':<24}{'supervised':>16}{'LGA':>16}"
         f"{'ratio':>8}{'supervised':>16}{'LGA':>16}{'ratio':>8}"
     )
-    for name in options.sets:
-        work = (delayed(trial)(name, seed, options.steps) for seed in seeds)
-        found = Parallel(n_jobs=options.workers)(work)
-        print(f"{name:<24}" + "".join(_cells(found, key) for key in ("error", "loss")), flush=True)
+    with ProcessPoolExecutor(options.workers) as pool:
+        for name in options.sets:
+            found = list(pool.map(partial(trial, name, steps=options.steps), seeds))
+            cells = "".join(_cells(found, key) for key in ("error", "loss"))
+            print(f"{name:<24}{cells}", flush=True)
 
 
 def _cells(found: list[dict[str, float]], key: str) -> str:

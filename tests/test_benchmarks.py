@@ -1,0 +1,15 @@
+"""What is measured by hand still runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def test_small_tables_prints_a_row_for_each_set():
+    options = ("--seeds", "2", "--steps", "2", "--sets", "wine", "diabetes")
+    command = [sys.executable, str(BENCHMARKS / "small_tables.py"), *options]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [line.split()[0] for line in said.splitlines()[2:]] == ["wine", "diabetes"]
+    assert all(len(line.replace("±", " ").split()) == 11 for line in said.splitlines()[2:])
