@@ -38,7 +38,7 @@ def top(
 def demo(
     seeds: Annotated[int, typer.Option(min=1, help="How many splits of the data.")] = 5,
     labels: Annotated[int, typer.Option(help="Labeled digits, a multiple of 10.")] = 50,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of each run.")] = 5000,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each run.")] = 7000,
     workers: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 2,
     out: Annotated[Path, typer.Option(help="Where runs, table and picture go.")] = Path(
         "runs/demo"

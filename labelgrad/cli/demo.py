@@ -23,7 +23,7 @@ COLUMNS = {  # heading: (key in a record, factor, decimals)
     "labels %": ("imputed_accuracy", 100, 1),
     "time, s": ("seconds", 1, 0),
 }
-NAMES = {"supervised": "supervised", "lga": "LGA"}
+NAMES = {"supervised": "supervised", "lga-evidence": "LGA"}
 
 
 def run_demo(*, seeds: int, labels: int, steps: int, workers: int, out: Path) -> None:

@@ -1,10 +1,9 @@
 """Digits with few labels: supervised beside LGA, on the same network and the same budget.
 
-There is no validation part: of 50 labels none can be spared. Nothing is chosen either, so what is
-reported is the model of the last step. LGA's labels learn by Algorithm 1 at the rate of
-`alignment.rate`, which was made on these digits and does better here than evidence, the default
-elsewhere. Settings were compared on the splits of seeds 100 to 119; the demo's own, from 0, were
-looked at between rounds, and decided that the search went on.
+Both get the pixels as the estimators scale them, and LGA's labels learn by evidence, as they do
+there. There is no validation part: of 50 labels none can be spared. Nothing is chosen either, so
+what is reported is the model of the last step. The labels still get better after the estimators'
+5,000 steps: 7,000 are what fits in three minutes.
 """
 
 from __future__ import annotations
@@ -12,8 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from labelgrad.data.digits import digits
+from labelgrad.data.digits import Split, digits
+from labelgrad.data.row_scale import row_scale
 from labelgrad.data.stream import Stream
 from labelgrad.functional import random_numbers
 from labelgrad.methods import Problem
@@ -24,7 +25,7 @@ from labelgrad.objectives.supervised import Supervised
 from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
 
-METHODS = ("supervised", "lga")
+METHODS = ("supervised", "lga-evidence")
 LEARNING_RATE = 2e-4
 
 
@@ -33,16 +34,16 @@ def digits_run(
     *,
     seed: int = 0,
     labels: int = 50,
-    steps: int = 5000,
+    steps: int = 7000,
     folder: str | Path | None = None,
 ) -> Run:
     """The run of one method on one split, ready to be iterated.
 
-    >>> run = digits_run("lga", steps=5).finish()
+    >>> run = digits_run("lga-evidence", steps=5).finish()
     >>> run.history[-1]["step"]
     5
     """
-    split = digits(labels=labels, seed=seed)
+    split = scaled(digits(labels=labels, seed=seed))
     with random_numbers(torch.device("cpu"), seed):
         model = MLP(64, (128, 128), 10)
     labeled = Stream(*split.labeled, batch_size=min(50, labels), seed=seed)
@@ -60,3 +61,19 @@ def digits_run(
         evaluate_every=100,
         checkpoint_every=500,
     )
+
+
+def scaled(split: Split) -> Split:
+    """The pixels centred, and rows of one length, by the rows that are there to learn from.
+
+    >>> split = scaled(digits(labels=50, seed=0))
+    >>> round(float(split.unlabeled[0].norm(dim=1).mean()))
+    3
+    """
+    rows = torch.cat([split.labeled[0], split.unlabeled[0]])
+    mean, scale = (torch.from_numpy(column) for column in row_scale(rows.numpy()))
+
+    def part(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return ((x - mean) / scale).float(), y
+
+    return Split(part(*split.labeled), part(*split.unlabeled), part(*split.test))
