@@ -69,7 +69,7 @@ def test_the_demo_trains_draws_and_is_not_trained_again(tmp_path):
     assert str(Path("out") / "digits.png") in said.stdout
     assert (tmp_path / "out" / "digits.png").stat().st_size > 10_000
     assert (tmp_path / "out" / "digits.svg").exists()
-    log = tmp_path / "out" / "50-labels-60-steps" / "lga-0" / "metrics.jsonl"
+    log = tmp_path / "out" / "50-labels-60-steps" / "lga-evidence-0" / "metrics.jsonl"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert lines[-1]["step"] == 60
     order = ("demo", "--seeds", 1, "--steps", 60, "--workers", 1, "--out", "out")

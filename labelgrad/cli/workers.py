@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from multiprocessing import active_children, get_context, parent_process
-from queue import Empty, Queue
+from multiprocessing.queues import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, cast
 
@@ -23,7 +23,7 @@ History = list[dict[str, Any]]
 Told = tuple[str, int, int, float]
 PAUSE = 0.1  # seconds between two looks at how far the work has come
 
-_told: Queue[Told] | None = None  # in a worker: where it tells its progress
+_told: SimpleQueue[Told] | None = None  # in a worker: where it tells its progress
 
 
 class Work(Protocol):
@@ -54,7 +54,7 @@ def finish_all(
         return {}
     _keep_memory()
     context = get_context("spawn")  # a forked PyTorch can hang
-    told = cast("Queue[Told]", context.Queue())
+    told: SimpleQueue[Told] = context.SimpleQueue()  # what is put there is there at once
     count = min(workers, len(jobs))
     with progress, ProcessPoolExecutor(count, context, _begin, (told,)) as pool:
         try:
@@ -72,7 +72,7 @@ def finish_all(
 
 def _watch(
     futures: Mapping[Future[History], str],
-    told: Queue[Told],
+    told: SimpleQueue[Told],
     progress: Progress,
     when_done: Callable[[str, History], None],
 ) -> None:
@@ -87,12 +87,9 @@ def _watch(
             progress.count(len(futures) - len(waiting), len(futures))
 
 
-def _pass_on(told: Queue[Told], progress: Progress) -> None:
-    while True:
-        try:
-            progress.update(*told.get_nowait())
-        except Empty:
-            return
+def _pass_on(told: SimpleQueue[Told], progress: Progress) -> None:
+    while not told.empty():
+        progress.update(*told.get())
 
 
 def _keep_memory() -> None:
@@ -102,7 +99,7 @@ def _keep_memory() -> None:
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**31))
 
 
-def _begin(told: Queue[Told]) -> None:
+def _begin(told: SimpleQueue[Told]) -> None:
     import torch
 
     global _told
