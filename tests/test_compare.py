@@ -111,13 +111,13 @@ def test_more_methods_make_wider_intervals():
     assert wider.high - wider.low > two.high - two.low
 
 
-def test_equal_errors_are_decided_by_the_loss_and_called_chance():
+def test_equal_errors_are_decided_by_the_loss_and_said_to_be_equal():
     lines = lines_of({"a": np.eye(3), "b": np.eye(3)})
     lines[0]["loss"] += 1
     found = rank("classification", lines)
     assert found.best.method == "b"
     assert found.methods[0].difference.value == 0
-    assert "may be chance" in found.sentence
+    assert found.sentence.endswith("and so has a at no smaller loss.")
 
 
 def test_errors_of_values_are_roots_of_mean_squares():
