@@ -60,12 +60,9 @@ class Ranking:
         worse = [scored.method for scored in others if scored.is_told_apart]
         same = [scored.method for scored in others if isclose(scored.error, self.best.error)]
         equal = [x.method for x in others if not x.is_told_apart and x.method not in same]
-        start = f"{self.best.method} has the smallest error, {self.number(self.best.error)}"
-        if same:
-            start += (
-                f", and so {'has' if len(same) == 1 else 'have'} {_and(same)} at no smaller loss"
-            )
-        if same and not equal and not worse:
+        error = self.number(self.best.error)
+        start = f"{self.best.method} has the smallest error, {error}{_ties(same)}"
+        if not equal and not worse:
             return f"{start}."
         if not equal:
             return f"{start}, and the difference from {_and(worse)} is more than chance."
@@ -176,6 +173,12 @@ def _spread(task: str, lines: Sequence[Line], method: str) -> float:
     means = np.array([np.mean(line["wrong"]) for line in lines if line["method"] == method])
     errors = means if task == "classification" else np.sqrt(means)
     return float(errors.std(ddof=1)) if len(errors) > 1 else 0.0
+
+
+def _ties(methods: list[str]) -> str:
+    if not methods:
+        return ""
+    return f", and so {'has' if len(methods) == 1 else 'have'} {_and(methods)} at no smaller loss"
 
 
 def _and(names: Sequence[str]) -> str:
