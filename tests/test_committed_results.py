@@ -1,11 +1,13 @@
 """What stands in results/ is what the code and the pages say it is."""
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from labelgrad.cli.bench import bench_row
+from labelgrad.cli.bench import bench_row, bench_table
 from labelgrad.cli.pictures import PAPER, TODAY, score_cells
 from labelgrad.cli.tune_pictures import best_of
 from labelgrad.data.small_sets import SETS
@@ -102,6 +104,12 @@ def test_moving_the_scale_costs_what_the_page_says():
 def test_the_page_has_every_row_of_the_bench(data):
     page = (ROOT / "docs" / "without-knobs.md").read_text()
     assert f"| {' | '.join(bench_row(lines('bench'), data))} |" in page
+
+
+def test_the_table_of_the_bench_fits_in_eighty_columns():
+    console = Console(width=80, file=StringIO())
+    console.print(bench_table(lines("bench")))
+    assert "…" not in console.file.getvalue()
 
 
 def test_what_the_page_says_of_the_bench_is_so():

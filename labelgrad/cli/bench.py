@@ -96,9 +96,11 @@ def bench_table(lines: Sequence[Line]) -> Table:
     table = Table(
         Column("set", no_wrap=True),
         *(Column(head, justify="right", no_wrap=True) for head in heads),
-        Column("best rate", justify="right", no_wrap=True),
+        Column("best", justify="right", no_wrap=True),
         box=SIMPLE_HEAD,
+        padding=0,  # so that 80 columns are enough
         pad_edge=False,
+        show_edge=False,
     )
     for data in sets_in(lines):
         table.add_row(*bench_row(lines, data))
