@@ -16,8 +16,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from labelgrad.data.rand_augment import rand_augment
-from labelgrad.data.views import Pictures, cutout, flip, translate
+from labelgrad.augment.rand_augment import rand_augment
+from labelgrad.augment.views import Pictures, cutout, flip, translate
 
 View = Callable[[Tensor], Tensor]
 BATCHES = (50, 448)

@@ -25,12 +25,12 @@ from labelgrad import (
     LGAClassifier,
     LGARegressor,
     SquaredError,
-    Stream,
     Supervised,
+    TensorBatches,
     Trainer,
     evaluate,
 )
-from labelgrad.data.small_sets import rows
+from labelgrad.bench.sets import rows
 from labelgrad.functional import random_numbers
 from labelgrad.losses import Loss
 
@@ -42,7 +42,7 @@ def supervised(model: Any, x: Tensor, y: Tensor, loss: Loss, width: int) -> nn.M
     seed = int(np.random.RandomState(model.random_state).randint(2**31))
     with random_numbers(torch.device("cpu"), seed):
         network = MLP(x.shape[1], model.hidden, width)
-    stream = Stream(x, y, batch_size=min(model.batch_size, len(x)), seed=seed)
+    stream = TensorBatches(x, y, batch_size=min(model.batch_size, len(x)), seed=seed)
     trainer = Trainer(network, Supervised(), stream, learning_rate=model.learning_rate, loss=loss)
     for _ in range(model.steps):
         trainer.step()

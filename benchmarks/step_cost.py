@@ -33,15 +33,15 @@ from labelgrad import (
     LabelTable,
     Objective,
     Step,
-    Stream,
     Supervised,
+    TensorBatches,
     Trainer,
     WideResNet,
     methods,
 )
-from labelgrad.alignment.gap import Gap
-from labelgrad.data.views import Pictures
-from labelgrad.functional import flatten, hand_over
+from labelgrad.augment.views import Pictures
+from labelgrad.functional import flatten, with_gradient
+from labelgrad.labels.gap import Gap
 
 ROWS, CLASSES, BATCH = 500, 10, 50
 PROBLEM = methods.Problem(rows=ROWS, classes=CLASSES, batch_size=BATCH, steps=1000)
@@ -59,7 +59,7 @@ class ImputedLabels(Objective):
         """The loss of labels that stay as they are."""
         labels = self.table.draw(step.unlabeled.rows).labels
         loss = F.cross_entropy(step.unlabeled_outputs, labels)
-        return hand_over(loss, step.gradient(loss), step.params)
+        return with_gradient(loss, step.gradient(loss), step.params)
 
 
 class DoubleBackward(Objective):
@@ -80,7 +80,7 @@ class DoubleBackward(Objective):
         (slope,) = torch.autograd.grad(pull, labels, -2 * scaled)
         drawn.labels = labels.detach()
         self.table.update(drawn, slope)
-        return hand_over(loss, pull.detach(), step.params)
+        return with_gradient(loss, pull.detach(), step.params)
 
 
 METHODS: dict[str, Callable[[], Objective]] = {
@@ -98,7 +98,7 @@ def make_trainer(method: str, depth: int, width: int) -> Trainer:
     """A fresh network and 500 random pictures, ready to step."""
     torch.manual_seed(0)
     x, y = torch.randn(ROWS, 3, 32, 32), torch.arange(ROWS) % CLASSES
-    labeled, unlabeled = Stream(x, y, batch_size=BATCH), Stream(x, batch_size=BATCH)
+    labeled, unlabeled = TensorBatches(x, y, batch_size=BATCH), TensorBatches(x, batch_size=BATCH)
     network, objective = WideResNet(depth, width), METHODS[method]()
     return Trainer(network, objective, labeled, unlabeled, views=Pictures())
 

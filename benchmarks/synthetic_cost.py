@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional as F
 
-from labelgrad.data.shells import CLASSES
-from labelgrad.experiments.synthetic import SyntheticTrial
+from labelgrad.datasets.shells import CLASSES
+from labelgrad.paper.synthetic import SyntheticTrial
 
 
 def steps() -> dict[str, Callable[[], object]]:

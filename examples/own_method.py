@@ -1,12 +1,12 @@
 """A method written as a sum, trained step by step, with the labels it learned."""
 
-from labelgrad import LGA, MLP, VAT, Run, Stream, Supervised, Trainer
-from labelgrad.data.digits import digits
+from labelgrad import LGA, MLP, VAT, Run, Supervised, TensorBatches, Trainer
+from labelgrad.datasets.digits import digits
 from labelgrad.schedules import Ramp
 
 split = digits(labels=50, seed=0)
-labeled = Stream(*split.labeled, batch_size=50)
-unlabeled = Stream(split.unlabeled[0], batch_size=50)
+labeled = TensorBatches(*split.labeled, batch_size=50)
+unlabeled = TensorBatches(split.unlabeled[0], batch_size=50)
 
 lga = LGA(rows=len(unlabeled), width=10, label_rate=0.1)
 method = 0.1 * Supervised() + lga + Ramp(1000) * (0.3 * VAT(eps=0.3))

@@ -17,13 +17,13 @@ _HOME = {
     "LGA": "labelgrad.objectives.lga",
     "LGAClassifier": "labelgrad.estimators",
     "LGARegressor": "labelgrad.estimators",
-    "LabelTable": "labelgrad.alignment.table",
+    "LabelTable": "labelgrad.labels.table",
     "MLP": "labelgrad.models.mlp",
     "Objective": "labelgrad.objective",
     "Run": "labelgrad.training.run",
     "SquaredError": "labelgrad.losses",
     "Step": "labelgrad.step",
-    "Stream": "labelgrad.data.stream",
+    "TensorBatches": "labelgrad.training.batches",
     "Supervised": "labelgrad.objectives.supervised",
     "Trainer": "labelgrad.training.trainer",
     "WideResNet": "labelgrad.models.wide_resnet",
@@ -63,8 +63,8 @@ __all__ = [
     "SoftMatch",
     "SquaredError",
     "Step",
-    "Stream",
     "Supervised",
+    "TensorBatches",
     "Trainer",
     "WideResNet",
     "__version__",
@@ -75,12 +75,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from labelgrad.alignment.table import LabelTable
-    from labelgrad.data.stream import Stream
     from labelgrad.estimators import LGAClassifier, LGARegressor
     from labelgrad.fitting.compare import compare
     from labelgrad.fitting.fit import fit
     from labelgrad.fitting.result import load
+    from labelgrad.labels.table import LabelTable
     from labelgrad.losses import CrossEntropy, SquaredError
     from labelgrad.models.mlp import MLP
     from labelgrad.models.wide_resnet import WideResNet
@@ -97,6 +96,7 @@ if TYPE_CHECKING:
     from labelgrad.objectives.supervised import Supervised
     from labelgrad.objectives.vat import VAT
     from labelgrad.step import Batch, Step
+    from labelgrad.training.batches import TensorBatches
     from labelgrad.training.evaluation import evaluate
     from labelgrad.training.run import Run
     from labelgrad.training.trainer import Trainer

@@ -22,15 +22,15 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from labelgrad.alignment.evidence import usual_scale
-from labelgrad.data.row_scale import row_scale
-from labelgrad.data.stream import Stream
 from labelgrad.functional import random_numbers
+from labelgrad.inputs.row_scale import row_scale
+from labelgrad.labels.evidence import usual_scale
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.models.mlp import MLP
 from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.schedules import Schedule, check_rate
+from labelgrad.training.batches import TensorBatches
 from labelgrad.training.evaluation import predict
 from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
@@ -50,7 +50,7 @@ class _Network:
         steps: int = 5000,
         learning_rate: float | Schedule = 2e-4,
         label_rate: float | Schedule | str = "auto",
-        label_weight: float | Schedule = 0.1,
+        supervised_weight: float | Schedule = 0.1,
         batch_size: int = 50,
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -59,7 +59,7 @@ class _Network:
         self.steps = steps
         self.learning_rate = learning_rate
         self.label_rate = label_rate
-        self.label_weight = label_weight
+        self.supervised_weight = supervised_weight
         self.batch_size = batch_size
         self.random_state = random_state
 
@@ -81,7 +81,7 @@ class _Network:
         truths = self._stream(inputs[known], y, seed)
         others = None if labeled.all() else self._stream(inputs[~known], None, seed)
         lga = None if others is None else self._lga(len(others), width, loss)
-        objective = Supervised() if lga is None else self.label_weight * Supervised() + lga
+        objective = Supervised() if lga is None else self.supervised_weight * Supervised() + lga
         trainer = Trainer(
             self.module_,
             objective,
@@ -104,7 +104,7 @@ class _Network:
             raise ValueError(
                 f"`label_rate` must be a number, a schedule or 'auto', got {self.label_rate!r}."
             )
-        for name in ("learning_rate", "label_weight", "label_rate"):
+        for name in ("learning_rate", "supervised_weight", "label_rate"):
             if getattr(self, name) != "auto":
                 check_rate(name, getattr(self, name))
 
@@ -113,8 +113,8 @@ class _Network:
             return LGA(rows, width, loss=loss, evidence=usual_scale(loss))
         return LGA(rows, width, loss=loss, label_rate=self.label_rate)
 
-    def _stream(self, x: Tensor, y: Tensor | None, seed: int) -> Stream:
-        return Stream(x, y, batch_size=min(self.batch_size, len(x)), seed=seed)
+    def _stream(self, x: Tensor, y: Tensor | None, seed: int) -> TensorBatches:
+        return TensorBatches(x, y, batch_size=min(self.batch_size, len(x)), seed=seed)
 
     def _build(self, x: Array, width: int, seed: int) -> nn.Module:
         """A network of our own, or a copy of the user's: what was passed in is never changed."""
@@ -156,7 +156,7 @@ class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[m
     steps, learning_rate, batch_size : how the network is trained.
     label_rate : `"auto"`: the imputed labels learn by evidence, without a rate. A number or a
         schedule: they learn by the paper's Algorithm 1 at this rate.
-    label_weight : T, the weight of the labeled loss beside the imputed one.
+    supervised_weight : T, the weight of the labeled loss beside the imputed one.
     random_state : the same number gives the same result.
 
     Attributes

@@ -47,20 +47,20 @@ def flat_gradient(loss: Tensor, params: Mapping[str, Tensor]) -> Tensor:
     )
 
 
-def hand_over(loss: Tensor, gradient: Tensor, params: Mapping[str, Tensor]) -> Tensor:
+def with_gradient(loss: Tensor, gradient: Tensor, params: Mapping[str, Tensor]) -> Tensor:
     """The value of `loss`, with `gradient` for its derivative: work already done is not redone.
 
     >>> w = torch.tensor([3.0], requires_grad=True)
-    >>> loss = hand_over(torch.tensor(5.0), torch.tensor([0.5]), {"w": w})
+    >>> loss = with_gradient(torch.tensor(5.0), torch.tensor([0.5]), {"w": w})
     >>> (2 * loss).backward()
     >>> loss.item(), w.grad.item()
     (5.0, 1.0)
     """
-    apply: Callable[..., Tensor] = _HandOver.apply
+    apply: Callable[..., Tensor] = _WithGradient.apply
     return apply(loss.detach(), gradient, *params.values())
 
 
-class _HandOver(torch.autograd.Function):
+class _WithGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, gradient: Tensor, *params: Tensor) -> Tensor:
         ctx.save_for_backward(gradient)

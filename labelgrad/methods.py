@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from labelgrad.alignment.evidence import SCALE
-from labelgrad.alignment.rate import label_schedule
+from labelgrad.labels.evidence import SCALE
+from labelgrad.labels.rate import label_schedule
 from labelgrad.nearest import did_you_mean
 from labelgrad.objective import Objective
 from labelgrad.objectives.entmin import EntMin
@@ -26,7 +26,7 @@ from labelgrad.objectives.supervised import Supervised
 from labelgrad.objectives.vat import VAT
 from labelgrad.schedules import Ramp, SmoothRamp
 
-LABELED_WEIGHT = 0.1  # T, where LGA is one of the terms
+SUPERVISED_WEIGHT = 0.1  # T, where LGA is one of the terms
 LGA_TERMS = ("lga", "lga-evidence")
 
 
@@ -58,7 +58,7 @@ class Method:
 
 
 def _lga(problem: Problem, speed: float = 1.0) -> Objective:
-    """`speed` is how fast the labels learn, in units of the rule in `alignment.rate`."""
+    """`speed` is how fast the labels learn, in units of the rule in `labels.rate`."""
     size = problem.rows, problem.classes
     rate = label_schedule(*size, problem.batch_size, problem.steps)
     return LGA(*size, label_rate=Ramp(rate.steps, speed * rate.top))
@@ -150,7 +150,7 @@ def method(
 + 0.1 * EntMin()
     """
     chosen, own = parts(name), settings or {}
-    usual = LABELED_WEIGHT if any(term in chosen for term in LGA_TERMS) else 1
+    usual = SUPERVISED_WEIGHT if any(term in chosen for term in LGA_TERMS) else 1
     weight = own.get("supervised", {}).get("weight", usual)
     objective: Objective = Supervised() if weight == 1 else weight * Supervised()
     for part in chosen:

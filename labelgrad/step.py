@@ -126,7 +126,7 @@ class Step:
         """The gradient of `loss` in the model's parameters, as one vector."""
         return flat_gradient(loss, self.params)
 
-    def probe(self, x: Tensor, params: Mapping[str, Tensor] | None = None) -> Tensor:
+    def extra_forward(self, x: Tensor, params: Mapping[str, Tensor] | None = None) -> Tensor:
         """An extra forward pass, at other parameters if given, that leaves no trace in buffers."""
         return self._call(params or {}, x)
 

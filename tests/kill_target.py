@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from labelgrad import LGA, Run, Stream, Supervised, Trainer
+from labelgrad import LGA, Run, Supervised, TensorBatches, Trainer
 from tests.conftest import WIDTH, ConvNet
 
 STEPS, ROWS = 280, 300
@@ -28,8 +28,8 @@ def job(folder: Path, storage: str) -> Run:
     trainer = Trainer(
         ConvNet(dropout=0.3),
         0.2 * Supervised() + LGA(ROWS, WIDTH, folder=table),
-        Stream(x[:60], y[:60], batch_size=20),
-        Stream(x[60:], batch_size=30),
+        TensorBatches(x[:60], y[:60], batch_size=20),
+        TensorBatches(x[60:], batch_size=30),
     )
     examples = {"validation": (x[:60], y[:60])}
     return Run(

@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from labelgrad.cli.bench import bench_row, bench_table
-from labelgrad.cli.pictures import PAPER, TODAY, score_cells
-from labelgrad.cli.tune_pictures import best_of
-from labelgrad.data.small_sets import SETS
-from labelgrad.experiments.bench import METHODS, STEPS
-from labelgrad.experiments.bench_results import (
+from labelgrad.bench.results import (
     EVIDENCE,
     FIXED,
     SUPERVISED,
@@ -20,8 +15,13 @@ from labelgrad.experiments.bench_results import (
     price_of,
     times_oracle,
 )
-from labelgrad.experiments.picture_task import SIZES
-from labelgrad.experiments.settings import TUNED
+from labelgrad.bench.sets import SETS
+from labelgrad.bench.trial import METHODS, STEPS
+from labelgrad.cli.bench import bench_row, bench_table
+from labelgrad.paper.commands.pictures import PAPER, TODAY, score_cells
+from labelgrad.paper.commands.tune_pictures import best_of
+from labelgrad.paper.picture_task import SIZES
+from labelgrad.paper.settings import TUNED
 
 ROOT = Path(__file__).parents[1]
 RUNS = {

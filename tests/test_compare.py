@@ -13,7 +13,7 @@ from scipy import stats
 import labelgrad
 from labelgrad.fitting.compare import Trial, compare_source, ranking, trial_plans
 from labelgrad.fitting.ranking import interval, rank
-from labelgrad.sources.arrays import array_source
+from labelgrad.inputs.arrays import array_source
 from tests.command import COMMAND, labelgrad_here
 from tests.command import labelgrad as command
 

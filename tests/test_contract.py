@@ -17,11 +17,11 @@ from labelgrad import (
     PseudoLabel,
     Run,
     SoftMatch,
-    Stream,
     Supervised,
+    TensorBatches,
     Trainer,
 )
-from labelgrad.data.views import Noise
+from labelgrad.augment.views import Noise
 from labelgrad.functional import flatten
 from tests.conftest import NETWORKS, WIDTH, make_step
 
@@ -59,8 +59,8 @@ def make(request):
 def trainer(make, network="dropout"):
     torch.manual_seed(0)
     model = NETWORKS[network]().double()
-    labeled = Stream(torch.randn(9, 1, 4, 4).double(), torch.arange(9) % WIDTH, batch_size=4)
-    unlabeled = Stream(torch.randn(ROWS, 1, 4, 4).double(), batch_size=5)
+    labeled = TensorBatches(torch.randn(9, 1, 4, 4).double(), torch.arange(9) % WIDTH, batch_size=4)
+    unlabeled = TensorBatches(torch.randn(ROWS, 1, 4, 4).double(), batch_size=5)
     return Trainer(model, make(), labeled, unlabeled, learning_rate=1e-2, views=VIEWS)
 
 

@@ -5,8 +5,8 @@ import torch
 from torch.autograd.functional import hessian
 from torch.func import functional_call
 
-from labelgrad.analysis.curvature import alignment, hessian_product, top_eigenvector
 from labelgrad.functional import flatten, unflatten
+from labelgrad.paper.curvature import alignment, hessian_product, top_eigenvector
 from tests.conftest import make_step
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from labelgrad.data import files
-from labelgrad.data.files import RemoteFile, contents, data_folder, fetch
+from labelgrad.datasets import files
+from labelgrad.datasets.files import RemoteFile, contents, data_folder, fetch
 
 BODY = bytes(range(256)) * 40  # 10,240 bytes, no two neighbouring pieces alike
 

@@ -8,12 +8,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelgrad import LGA, MLP, CrossEntropy, LabelTable, SquaredError, Stream, Supervised, Trainer
-from labelgrad.alignment.evidence import LEAD, SCALE, Evidence
-from labelgrad.data.small_sets import SETS, rows
-from labelgrad.experiments import bench
-from labelgrad.experiments.bench import METHODS, BenchTrial
-from labelgrad.experiments.bench_results import sets_in
+from labelgrad import (
+    LGA,
+    MLP,
+    CrossEntropy,
+    LabelTable,
+    SquaredError,
+    Supervised,
+    TensorBatches,
+    Trainer,
+)
+from labelgrad.bench import trial as bench
+from labelgrad.bench.results import sets_in
+from labelgrad.bench.sets import SETS, rows
+from labelgrad.bench.trial import METHODS, BenchTrial
+from labelgrad.labels.evidence import LEAD, SCALE, Evidence
 from tests.command import labelgrad
 
 
@@ -101,7 +110,10 @@ def test_lga_by_evidence_trains_and_its_labels_are_found_again_after_a_checkpoin
         y = (x[:, 0] > 0).long()
         torch.manual_seed(0)
         lga = LGA(30, 2, evidence=5.0)
-        labeled, others = Stream(x[:10], y[:10], batch_size=10), Stream(x[10:], batch_size=10)
+        labeled, others = (
+            TensorBatches(x[:10], y[:10], batch_size=10),
+            TensorBatches(x[10:], batch_size=10),
+        )
         return Trainer(MLP(4, (8,), 2), 0.1 * Supervised() + lga, labeled, others), lga
 
     (first, labels), (second, found) = trainer(), trainer()
@@ -145,7 +157,7 @@ def test_the_bench_trains_as_the_estimators_do():
     assert usual["batch_size"] == bench.BATCH
     assert tuple(usual["hidden"]) == bench.HIDDEN
     assert usual["learning_rate"] == bench.LEARNING_RATE
-    assert usual["label_weight"] == bench.LABELED_WEIGHT
+    assert usual["supervised_weight"] == bench.SUPERVISED_WEIGHT
 
 
 @pytest.mark.parametrize("data", ["wine", "diabetes"])

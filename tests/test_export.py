@@ -9,7 +9,7 @@ import pytest
 
 import labelgrad
 from labelgrad.fitting.export import export
-from labelgrad.sources.arrays import prepare_array
+from labelgrad.inputs.arrays import prepare_array
 from tests.command import labelgrad as command
 
 LOADED = {

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import nn
 
 import labelgrad
-from labelgrad import whole_file
+from labelgrad import files as whole_file
 from labelgrad.fitting.calibration import temperature
 from labelgrad.fitting.folds import ENOUGH, held_out_folds
 from labelgrad.fitting.verdict import judge

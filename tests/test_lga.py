@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from labelgrad import LGA, SquaredError, Stream, Supervised, Trainer
+from labelgrad import LGA, SquaredError, Supervised, TensorBatches, Trainer
 from labelgrad.functional import flatten
 from labelgrad.schedules import Cosine, Ramp, value_at
 from tests.conftest import LOSSES, NETWORKS, WIDTH, make_step
@@ -55,8 +55,8 @@ def problem(network, loss):
     torch.manual_seed(0)
     model = NETWORKS[network]().double()
     labels = torch.arange(9) % WIDTH if loss == "cross-entropy" else torch.randn(9, WIDTH).double()
-    labeled = Stream(torch.randn(9, 1, 4, 4).double(), labels, batch_size=5, seed=1)
-    unlabeled = Stream(torch.randn(20, 1, 4, 4).double(), batch_size=6, seed=1)
+    labeled = TensorBatches(torch.randn(9, 1, 4, 4).double(), labels, batch_size=5, seed=1)
+    unlabeled = TensorBatches(torch.randn(20, 1, 4, 4).double(), batch_size=6, seed=1)
     return model, labeled, unlabeled
 
 

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from torch.autograd.functional import jacobian
 from torch.func import functional_call
 
-from labelgrad.experiments.learning_speeds import (
+from labelgrad.paper.learning_speeds import (
     EPSILON,
     RATE,
     Directions,
     LearningSpeeds,
     early_stopping,
 )
-from labelgrad.experiments.propositions import (
+from labelgrad.paper.propositions import (
     STILL,
     Regression,
     dependence_on_others,

@@ -18,11 +18,11 @@ from labelgrad import (
     PiModel,
     PseudoLabel,
     SoftMatch,
-    Stream,
     Supervised,
+    TensorBatches,
     Trainer,
 )
-from labelgrad.data.views import Noise
+from labelgrad.augment.views import Noise
 from labelgrad.functional import divergence, flatten, unit
 from labelgrad.methods import METHODS, Problem, method
 from tests.conftest import WIDTH, make_step
@@ -89,8 +89,8 @@ def test_pi_model():
 def test_mean_teacher_learns_from_the_average_of_past_weights():
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 3).double()
-    labeled = Stream(torch.randn(9, 4).double(), torch.arange(9) % 3, batch_size=9)
-    unlabeled = Stream(torch.randn(12, 4).double(), batch_size=12)
+    labeled = TensorBatches(torch.randn(9, 4).double(), torch.arange(9) % 3, batch_size=9)
+    unlabeled = TensorBatches(torch.randn(12, 4).double(), batch_size=12)
     term = MeanTeacher(decay=0.8)
     trainer = Trainer(model, Supervised() + term, labeled, unlabeled, learning_rate=0.1)
     past = []

@@ -13,12 +13,12 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from labelgrad.data import cifar10, fashion_mnist, svhn
-from labelgrad.data.cifar10 import records
-from labelgrad.data.fashion_mnist import read_idx
-from labelgrad.data.files import RemoteFile
-from labelgrad.data.picture_sets import load
-from labelgrad.data.svhn import read_mat
+from labelgrad.datasets import cifar10, fashion_mnist, svhn
+from labelgrad.datasets.cifar10 import records
+from labelgrad.datasets.fashion_mnist import read_idx
+from labelgrad.datasets.files import RemoteFile
+from labelgrad.datasets.picture_sets import load
+from labelgrad.datasets.svhn import read_mat
 
 NOWHERE = "http://127.0.0.1:1"  # a port where nobody answers
 

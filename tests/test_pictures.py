@@ -10,14 +10,14 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from labelgrad.data.picture_sets import PictureSet, load
-from labelgrad.experiments import picture_task
-from labelgrad.experiments.picture_results import paper_score, score
-from labelgrad.experiments.picture_task import SIZES, VIEWS, Task, examples
-from labelgrad.experiments.picture_tuning import PictureTuningTrial, Search
-from labelgrad.experiments.pictures import PictureTrial
-from labelgrad.experiments.settings import OWN, PUBLISHED, TUNED, Choice, choice
+from labelgrad.datasets.picture_sets import PictureSet, load
 from labelgrad.methods import METHODS
+from labelgrad.paper import picture_task
+from labelgrad.paper.picture_results import paper_score, score
+from labelgrad.paper.picture_task import SIZES, VIEWS, Task, examples
+from labelgrad.paper.picture_trial import PictureTrial
+from labelgrad.paper.picture_tuning import PictureTuningTrial, Search
+from labelgrad.paper.settings import OWN, PUBLISHED, TUNED, Hyperparameters, choice
 from tests.command import COMMAND, labelgrad, labelgrad_here
 from tests.test_cli import gone
 from tests.test_reproduce import lines
@@ -102,7 +102,9 @@ def test_a_search_is_the_same_killed_or_not(tmp_path):
     calm, killed = (three(tmp_path / f"{k}.sqlite", k) for k in (False, True))
     assert calm == killed
     assert calm[1] == 3
-    assert calm[0][0] == Choice(1e-3, {"lga": {"speed": 0.4}, "supervised": {"weight": 1.0}})
+    assert calm[0][0] == Hyperparameters(
+        1e-3, {"lga": {"speed": 0.4}, "supervised": {"weight": 1.0}}
+    )
     assert len({settings.learning_rate for settings in calm[0]}) == 3
 
 
@@ -127,10 +129,10 @@ def test_a_finished_trial_that_was_not_told_of_is_not_run_again(tmp_path):
 
 def test_tuning_never_looks_at_the_test_set_and_survives_divergence():
     task = Task("digits", "supervised", labels=50, seed=1000)
-    calm = PictureTuningTrial(task=task, number=0, settings=Choice(1e-3), scale="tiny")
+    calm = PictureTuningTrial(task=task, number=0, settings=Hyperparameters(1e-3), scale="tiny")
     list(calm)
     assert not [name for name in calm.history[0] if "test" in name]
-    wild = PictureTuningTrial(task=task, number=1, settings=Choice(1e30), scale="tiny")
+    wild = PictureTuningTrial(task=task, number=1, settings=Hyperparameters(1e30), scale="tiny")
     list(wild)
     assert wild.history[0]["validation_error"] == 1.0
     assert wild.history[0]["diverged"]
@@ -141,11 +143,11 @@ def test_every_method_can_be_tuned():
 
 
 def test_a_sum_has_the_settings_of_its_terms():
-    assert choice("vat+entmin", "paper") == Choice(3e-3, PUBLISHED["vat"].terms)
-    assert choice("lga+vat", "paper") == Choice(1e-3, {})
+    assert choice("vat+entmin", "paper") == Hyperparameters(3e-3, PUBLISHED["vat"].terms)
+    assert choice("lga+vat", "paper") == Hyperparameters(1e-3, {})
     both = {**TUNED["lga"].terms, **TUNED["vat"].terms}
     lower = min(TUNED["lga"].learning_rate, TUNED["vat"].learning_rate)
-    assert choice("lga+vat", "laptop") == Choice(lower, both)
+    assert choice("lga+vat", "laptop") == Hyperparameters(lower, both)
     assert choice("flexmatch", "laptop").learning_rate == TUNED["fixmatch"].learning_rate
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from labelgrad import LGA, MLP, Batch, Step, Stream, Supervised, Trainer
+from labelgrad import LGA, MLP, Batch, Step, Supervised, TensorBatches, Trainer
 from labelgrad import replay as replay_module
-from labelgrad.alignment.slope import finite_difference, forward_mode
+from labelgrad.labels.slope import finite_difference, forward_mode
 
 
 class Pair(nn.Module):
@@ -91,8 +91,8 @@ def _products(step):
 @pytest.mark.parametrize(("network", "worth"), [(Pair, True), (lambda: MLP(64, (8,), 3), False)])
 def test_a_trainer_remembers_where_there_are_convolutions(network, worth):
     x = torch.randn(6, 1, 8, 8) if worth else torch.randn(6, 64)
-    labeled = Stream(x, torch.arange(6) % 3, batch_size=3)
+    labeled = TensorBatches(x, torch.arange(6) % 3, batch_size=3)
     method = Supervised() + LGA(rows=6, width=3)
-    trainer = Trainer(network(), method, labeled, Stream(x, batch_size=3))
+    trainer = Trainer(network(), method, labeled, TensorBatches(x, batch_size=3))
     trainer.step()
     assert trainer._remember is worth

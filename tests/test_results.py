@@ -5,10 +5,10 @@ from math import sqrt
 
 import pytest
 
-from labelgrad.experiments import results as module
-from labelgrad.experiments.comparison import differences, our_curve
-from labelgrad.experiments.paper import paper_curve
-from labelgrad.experiments.results import Results
+from labelgrad.paper.comparison import differences, our_curve
+from labelgrad.paper.numbers import paper_curve
+from labelgrad.training import results as module
+from labelgrad.training.results import Results
 
 
 def test_lines_are_there_again_for_whoever_comes_next(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from labelgrad import LGA, MLP, Objective, Run, SquaredError, Stream, Supervised, Trainer
+from labelgrad import LGA, MLP, Objective, Run, SquaredError, Supervised, TensorBatches, Trainer
 from labelgrad.schedules import Drop
 from labelgrad.training.errors import CheckpointError, TrainingDivergedError
 
@@ -26,8 +26,8 @@ def make_run(folder=None, *, steps=60, objective=None, seed=0, **settings):
     torch.manual_seed(seed)
     model = nn.Sequential(MLP(5, (16,), 2), nn.Dropout(0.1))
     objective = objective or 0.5 * Supervised() + LGA(ROWS, 2)
-    labeled = Stream(x[:20], y[:20], batch_size=10, seed=seed)
-    unlabeled = Stream(x[20:], batch_size=15, seed=seed)
+    labeled = TensorBatches(x[:20], y[:20], batch_size=10, seed=seed)
+    unlabeled = TensorBatches(x[20:], batch_size=15, seed=seed)
     rate = settings.pop("learning_rate", Drop(1e-2, at=40))
     trainer = Trainer(model, objective, labeled, unlabeled, learning_rate=rate, seed=seed)
     named = {"validation": (x[:20], y[:20]), "test": (x[20:], y[20:])}
@@ -207,9 +207,9 @@ def test_the_folder_may_be_moved(tmp_path):
 def test_regression_runs_alike():
     x, _ = data()
     y = x[:, 0] * 2
-    labeled = Stream(x[:20], y[:20], batch_size=10)
+    labeled = TensorBatches(x[:20], y[:20], batch_size=10)
     objective = 0.5 * Supervised() + LGA(ROWS, 1, loss=SquaredError())
-    unlabeled = Stream(x[20:], batch_size=15)
+    unlabeled = TensorBatches(x[20:], batch_size=15)
     trainer = Trainer(
         MLP(5, (16,), 1), objective, labeled, unlabeled, learning_rate=1e-2, loss=SquaredError()
     )
@@ -237,18 +237,20 @@ def test_counts_must_be_positive(name):
 )
 def test_labels_outside_the_classes_are_named_before_training(labels, message):
     with pytest.raises(ValueError, match=message):
-        Trainer(MLP(5, (4,), 2), Supervised(), Stream(torch.zeros(4, 5), labels, batch_size=2))
+        Trainer(
+            MLP(5, (4,), 2), Supervised(), TensorBatches(torch.zeros(4, 5), labels, batch_size=2)
+        )
 
 
 def test_values_that_are_not_finite_are_named_before_training():
-    labeled = Stream(torch.zeros(2, 5), torch.tensor([1.0, torch.nan]), batch_size=2)
+    labeled = TensorBatches(torch.zeros(2, 5), torch.tensor([1.0, torch.nan]), batch_size=2)
     with pytest.raises(ValueError, match="must be finite for squared error"):
         Trainer(MLP(5, (4,), 1), Supervised(), labeled, loss=SquaredError())
 
 
 def test_a_labeled_stream_needs_labels():
     with pytest.raises(ValueError, match="`labeled` stream has no labels"):
-        Trainer(MLP(5, (4,), 2), Supervised(), Stream(torch.zeros(2, 5), batch_size=2))
+        Trainer(MLP(5, (4,), 2), Supervised(), TensorBatches(torch.zeros(2, 5), batch_size=2))
 
 
 def test_a_negative_rate_is_named():
@@ -257,6 +259,6 @@ def test_a_negative_rate_is_named():
 
 
 def test_a_model_for_other_examples_is_one_sentence():
-    data = Stream(torch.zeros(4, 3), torch.arange(4) % 2, batch_size=2)
+    data = TensorBatches(torch.zeros(4, 3), torch.arange(4) % 2, batch_size=2)
     with pytest.raises(ValueError, match=r"must take examples of the shape \(3,\).*first layers"):
         Trainer(nn.Linear(5, 2), Supervised(), data)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from labelgrad.data.shells import shells
+from labelgrad.datasets.shells import shells
 
 
 def draw(count=20_000, dimension=50, seed=0):

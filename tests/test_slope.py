@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from labelgrad import CrossEntropy
-from labelgrad.alignment.slope import finite_difference, forward_mode
 from labelgrad.functional import cosine, flatten
+from labelgrad.labels.slope import finite_difference, forward_mode
 from tests.conftest import WIDTH, make_step
 
 

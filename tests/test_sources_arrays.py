@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from labelgrad.sources.read import prepare, read
+from labelgrad.inputs.read import prepare, read
 
 RANDOM = np.random.default_rng(0)
 COLUMNS = RANDOM.normal(5, 3, (12, 4))
@@ -154,7 +154,7 @@ def test_files_that_lie_about_their_size_take_no_memory(tmp_path):
 
 
 def test_a_file_that_unpacks_to_far_more_than_it_is_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("labelgrad.sources.arrays.LARGE", 2**16)
+    monkeypatch.setattr("labelgrad.inputs.arrays.LARGE", 2**16)
     np.savez_compressed(tmp_path / "data.npz", x=np.zeros((2000, 1000), np.uint8), y=LABELS)
     with pytest.raises(ValueError, match=r"unpacks `x` from .* bytes to 2000128: too much"):
         read(tmp_path / "data.npz")

@@ -1,4 +1,4 @@
-"""Whatever bytes come, reading ends in a `Source` or in one sentence, inside the folder."""
+"""Whatever bytes come, reading ends in a `Dataset` or in one sentence, inside the folder."""
 
 import builtins
 import io
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelgrad.sources.read import prepare, read
-from labelgrad.sources.source import Source
+from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.read import prepare, read
 
 TRIALS = 1000
 SCRAPS = [b"", b",", b"\n", b'"', b"\0", b"\xff", b"../", b"/etc/passwd", b";", b"nan", b"1e999"]
@@ -123,7 +123,7 @@ def said(function, *arguments):
 
 def read_twice(path):
     source = read(path)
-    assert isinstance(source, Source)
+    assert isinstance(source, Dataset)
     assert len(source.x) == len(source.y) == len(source.names)
     assert prepare(source.preparation, path).x.equal(source.x)
 

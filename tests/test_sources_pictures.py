@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from labelgrad.sources.folder import folder_label
-from labelgrad.sources.pictures import load_picture, to_grey
-from labelgrad.sources.read import prepare, read
+from labelgrad.inputs.folder import folder_label
+from labelgrad.inputs.pixels import load_picture, to_grey
+from labelgrad.inputs.read import prepare, read
 
 RED, GREEN, BLUE, GREY = (255, 0, 0), (0, 255, 0), (0, 0, 255), (90, 90, 90)
 

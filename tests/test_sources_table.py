@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelgrad.sources.columns import Category, Number, fit_column, from_json, to_json
-from labelgrad.sources.read import prepare, read
-from labelgrad.sources.targets import targets
+from labelgrad.inputs.columns import Category, Number, fit_column, from_json, to_json
+from labelgrad.inputs.read import prepare, read
+from labelgrad.inputs.targets import targets
 
 TABLE = """age,city,since,visits,id,planet,species
 20,Rome,2020-01-01,1,a1,earth,cat

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelgrad.data.splits import class_counts, split_rows
+from labelgrad.paper.splits import class_counts, split_rows
 
 KINDS = torch.arange(600) % 6
 

@@ -7,22 +7,22 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelgrad import Stream
-from labelgrad.data.digits import digits
+from labelgrad import TensorBatches
+from labelgrad.datasets.digits import digits
 
 
 @given(st.integers(1, 30), st.data())
 def test_every_row_is_drawn_once_before_any_is_drawn_again(rows, data):
     size = data.draw(st.integers(1, rows))
-    stream = Stream(torch.arange(rows), batch_size=size, seed=data.draw(st.integers(0, 9)))
+    stream = TensorBatches(torch.arange(rows), batch_size=size, seed=data.draw(st.integers(0, 9)))
     drawn = torch.cat([stream.batch(step).rows for step in range(4 * rows // size + 1)])
     for start in range(0, len(drawn) - rows + 1, rows):
         assert drawn[start : start + rows].sort().values.equal(torch.arange(rows))
 
 
 def test_a_batch_depends_on_its_step_alone():
-    forward = Stream(torch.randn(11, 2), batch_size=4, seed=5)
-    backward = Stream(forward.x, batch_size=4, seed=5)
+    forward = TensorBatches(torch.randn(11, 2), batch_size=4, seed=5)
+    backward = TensorBatches(forward.x, batch_size=4, seed=5)
     first = [forward.batch(step).rows for step in range(20)]
     last = [backward.batch(step).rows for step in reversed(range(20))]
     assert all(torch.equal(a, b) for a, b in zip(first, reversed(last), strict=True))
@@ -30,13 +30,15 @@ def test_a_batch_depends_on_its_step_alone():
 
 def test_seeds_and_roles_shuffle_differently():
     x, y = torch.randn(50, 1), torch.zeros(50, dtype=torch.long)
-    streams = [Stream(x, batch_size=50, seed=s) for s in (0, 1)] + [Stream(x, y, batch_size=50)]
+    streams = [TensorBatches(x, batch_size=50, seed=s) for s in (0, 1)] + [
+        TensorBatches(x, y, batch_size=50)
+    ]
     orders = {tuple(stream.batch(0).rows.tolist()) for stream in streams}
     assert len(orders) == 3
 
 
 def test_a_stream_can_be_pickled():
-    stream = Stream(torch.randn(7, 2), batch_size=3)
+    stream = TensorBatches(torch.randn(7, 2), batch_size=3)
     again = pickle.loads(pickle.dumps(stream))
     assert torch.equal(stream.batch(5).x, again.batch(5).x)
 
@@ -63,7 +65,7 @@ def test_a_stream_can_be_pickled():
 )
 def test_bad_examples_are_named(x, y, size, message):
     with pytest.raises(ValueError, match=message):
-        Stream(x, y, batch_size=size)
+        TensorBatches(x, y, batch_size=size)
 
 
 @given(st.integers(0, 50))

@@ -143,7 +143,7 @@ def test_labels_of_a_large_table_are_worked_out_in_pieces(monkeypatch):
     batches = list(random_batches(50, rows=100, width=4, size=8))
     table = play(LabelTable(100, 4, dtype=torch.float64), batches)
     whole = table.labels()
-    monkeypatch.setattr("labelgrad.alignment.table.CHUNK", 1)
+    monkeypatch.setattr("labelgrad.labels.table.CHUNK", 1)
     torch.testing.assert_close(table.labels(), whole, rtol=0, atol=1e-14)
 
 

@@ -4,9 +4,16 @@ from dataclasses import asdict
 
 import pytest
 
-from labelgrad.experiments.paper import paper_curve
-from labelgrad.experiments.synthetic import Settings
-from labelgrad.experiments.tuning import HOPELESS, SPACE, TuningTrial, distance, neighbours, spread
+from labelgrad.paper.numbers import paper_curve
+from labelgrad.paper.synthetic import Settings
+from labelgrad.paper.synthetic_tuning import (
+    HOPELESS,
+    SPACE,
+    TuningTrial,
+    distance,
+    neighbours,
+    spread,
+)
 
 
 def test_the_search_begins_where_we_are_and_stays_inside_the_space():

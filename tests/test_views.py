@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from labelgrad.data.rand_augment import COLOURS, MOVES, rand_augment
-from labelgrad.data.views import Noise, Pictures, cutout, flip, translate
+from labelgrad.augment.rand_augment import COLOURS, MOVES, rand_augment
+from labelgrad.augment.views import Noise, Pictures, cutout, flip, translate
 
 PICTURES = torch.arange(64 * 3 * 8 * 8).view(64, 3, 8, 8).float()
 

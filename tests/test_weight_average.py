@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from labelgrad import MLP, Run, Stream, Supervised, Trainer
+from labelgrad import MLP, Run, Supervised, TensorBatches, Trainer
 from labelgrad.functional import flatten
 from tests.conftest import ConvNet
 
@@ -11,7 +11,7 @@ from tests.conftest import ConvNet
 def make(weight_average=0.9, model=None):
     torch.manual_seed(0)
     x, y = torch.randn(30, 4), torch.arange(30) % 3
-    data = Stream(x, y, batch_size=10)
+    data = TensorBatches(x, y, batch_size=10)
     model = MLP(4, (8,), 3) if model is None else model
     return Trainer(model, Supervised(), data, learning_rate=0.1, weight_average=weight_average)
 
@@ -50,7 +50,7 @@ def test_a_run_evaluates_keeps_and_resumes_the_average(tmp_path):
 
 def test_the_statistics_of_batch_norm_are_averaged_too():
     torch.manual_seed(0)
-    data = Stream(torch.randn(30, 1, 4, 4), torch.arange(30) % 3, batch_size=10)
+    data = TensorBatches(torch.randn(30, 1, 4, 4), torch.arange(30) % 3, batch_size=10)
     trainer = Trainer(ConvNet(), Supervised(), data, weight_average=0.9)
     for _ in range(5):
         trainer.step()

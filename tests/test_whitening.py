@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from labelgrad.data import whitening
-from labelgrad.data.whitening import ZCA, fit_once, from_bytes, normalize_contrast
+from labelgrad.augment import whitening
+from labelgrad.augment.whitening import ZCA, fit_once, from_bytes, normalize_contrast
 
 SHAPE = (2, 3, 4)
 

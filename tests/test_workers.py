@@ -1,6 +1,6 @@
 """Work in several processes: what is told of it arrives."""
 
-from labelgrad.cli.workers import finish_all
+from labelgrad.training.parallel import finish_all
 
 
 class Count:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import labelgrad
-from labelgrad.cli import experiments, own_data
+from labelgrad.cli import look_at_methods, own_data
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 
@@ -54,7 +55,9 @@ def demo(
 
 
 app.add_typer(own_data.commands)  # without a name they stand beside `demo`
-app.add_typer(experiments.commands)
+app.add_typer(look_at_methods.commands)
+for plugin in entry_points(group="labelgrad.commands"):  # the paper's, and those of other packages
+    app.add_typer(plugin.load())
 
 
 def main() -> None:

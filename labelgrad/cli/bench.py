@@ -10,23 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.alignment.evidence import LEAD, METRIC_POWER, SCALE, SUREST
-from labelgrad.cli.say import say_pictures
-from labelgrad.cli.trials import add_missing
-from labelgrad.data.small_sets import SETS, rows
-from labelgrad.experiments.bench import (
-    BATCH,
-    COMPARED,
-    FIXED_RATE,
-    HIDDEN,
-    LABELED_WEIGHT,
-    LEARNING_RATE,
-    MOVED,
-    TIMES,
-    BenchTrial,
-    Method,
-)
-from labelgrad.experiments.bench_results import (
+from labelgrad.bench.results import (
     EVIDENCE,
     FIXED,
     SUPERVISED,
@@ -36,7 +20,23 @@ from labelgrad.experiments.bench_results import (
     sets_in,
     times_oracle,
 )
-from labelgrad.experiments.results import Line, Results
+from labelgrad.bench.sets import SETS, rows
+from labelgrad.bench.trial import (
+    BATCH,
+    COMPARED,
+    FIXED_RATE,
+    HIDDEN,
+    LEARNING_RATE,
+    MOVED,
+    SUPERVISED_WEIGHT,
+    TIMES,
+    BenchTrial,
+    Method,
+)
+from labelgrad.cli.say import say_pictures
+from labelgrad.cli.trials import add_missing
+from labelgrad.labels.evidence import LEAD, METRIC_POWER, SCALE, SUREST
+from labelgrad.training.results import Line, Results
 
 
 def run_bench(
@@ -75,7 +75,7 @@ def run_bench(
 
 def show(lines: Sequence[Line], out: Path) -> None:
     """The table, what it comes to, and the picture."""
-    from labelgrad.figures.bench import draw_bench
+    from labelgrad.bench.figure import draw_bench
 
     console = Console()
     console.print(bench_table(lines))
@@ -145,6 +145,6 @@ def _settings(steps: int) -> Line:
         "batch_size": BATCH,
         "hidden": HIDDEN,
         "learning_rate": LEARNING_RATE,
-        "labeled_weight": LABELED_WEIGHT,
+        "labeled_weight": SUPERVISED_WEIGHT,
         "evidence": SCALE | {"lead": LEAD, "surest": SUREST, "metric_power": METRIC_POWER},
     }

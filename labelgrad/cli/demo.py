@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
+from labelgrad.bench.digits import METHODS, digits_run
 from labelgrad.cli.progress import progress
-from labelgrad.cli.workers import finish_all
-from labelgrad.data.digits import digits
-from labelgrad.experiments.digits import METHODS, digits_run
+from labelgrad.datasets.digits import digits
+from labelgrad.training.parallel import finish_all
 
 Histories = dict[str, list[list[dict[str, Any]]]]  # for each method, one history a seed
 

@@ -25,8 +25,8 @@ from labelgrad.fitting.interruption import stopping
 from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.result import LABELS, REPORT, Result
 from labelgrad.fitting.wording import shown_error
-from labelgrad.sources.read import read
-from labelgrad.sources.source import Source, few
+from labelgrad.inputs.dataset import Dataset, join_few
+from labelgrad.inputs.read import read
 
 INTERRUPTED = 130
 PAUSE = 0.1  # seconds between two looks at the bar
@@ -63,7 +63,7 @@ def run_fit(
 
 
 def _train(
-    source: Source, plan: Plan, out: Path, device: str, workers: int, bars: Progress
+    source: Dataset, plan: Plan, out: Path, device: str, workers: int, bars: Progress
 ) -> Contest:
     """All trainings, as far as they came before somebody stopped them."""
     folder = checkpoints(out)
@@ -77,7 +77,7 @@ def _train(
     return contest
 
 
-def found_lines(data: Path, source: Source) -> list[str]:
+def found_lines(data: Path, source: Dataset) -> list[str]:
     """What was found in the data, a line each."""
     counts = source.summary
     line = f"{data}: {counts['labeled']} labeled, {counts['unlabeled']} unlabeled examples"
@@ -88,7 +88,7 @@ def found_lines(data: Path, source: Source) -> list[str]:
         lines.append(f"Labels of each class: {', '.join(each[:MANY])}{more}.")
     if source.skipped:
         reasons = [f"{name} ({reason})" for name, reason in source.skipped]
-        lines.append(f"Skipped: {few(reasons, most=3)}.")
+        lines.append(f"Skipped: {join_few(reasons, most=3)}.")
     return lines + source.notes
 
 

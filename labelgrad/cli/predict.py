@@ -8,7 +8,7 @@ from rich.console import Console
 
 from labelgrad.cli.say import say
 from labelgrad.fitting.result import load
-from labelgrad.sources.source import few
+from labelgrad.inputs.dataset import join_few
 
 
 def run_predict(run: Path, data: Path, *, out: Path, all_classes: bool, strict: bool) -> None:
@@ -19,6 +19,6 @@ def run_predict(run: Path, data: Path, *, out: Path, all_classes: bool, strict: 
     lines = [f"{len(found)} predictions: {out}"]
     if found.skipped:
         reasons = [f"{name} ({reason})" for name, reason in found.skipped]
-        lines.append(f"Skipped: {few(reasons, most=3)}.")
+        lines.append(f"Skipped: {join_few(reasons, most=3)}.")
     for line in lines:
         say(console, line)

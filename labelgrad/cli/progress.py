@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
@@ -19,26 +18,9 @@ from rich.progress import (
 )
 from rich.progress import Progress as RichProgress
 
+from labelgrad.training.parallel import Progress
+
 FEW = 12  # pieces of work that can each have a line of their own
-
-
-class Progress(Protocol):
-    """Told of every piece of work by its name; shows it somehow."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-    def update(self, name: str, done: int, total: int, loss: float) -> None:
-        """`name` has done so many of its steps, and its loss is this."""
-
-    def count(self, done: int, total: int) -> None:
-        """So many pieces of work are done, of so many."""
 
 
 def progress(console: Console, *, every: float = 10.0) -> Progress:

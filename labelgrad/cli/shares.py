@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from labelgrad.cli.progress import Progress
-from labelgrad.cli.workers import History, finish_all
 from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.plan import Plan
-from labelgrad.sources.source import Source
+from labelgrad.inputs.dataset import Dataset
+from labelgrad.training.parallel import History, finish_all
 
 MOST = 8
 
@@ -25,7 +25,7 @@ def usual_workers(device: str) -> int:
 
 
 def train_side_by_side(
-    source: Source, plan: Plan, folder: Path, *, workers: int, progress: Progress
+    source: Dataset, plan: Plan, folder: Path, *, workers: int, progress: Progress
 ) -> None:
     """Bring all trainings to their end; what they learned is in the folder."""
     # As NumPy arrays the examples are copied: PyTorch's shared memory is often too small for them.

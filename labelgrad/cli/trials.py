@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from rich.console import Console
 
 from labelgrad.cli.progress import progress
-from labelgrad.cli.workers import Settings, Work, finish_all
-from labelgrad.experiments.results import Results
+from labelgrad.training.parallel import Settings, Work, finish_all
+from labelgrad.training.results import Results
 
 
 def add_missing(

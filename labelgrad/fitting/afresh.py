@@ -11,19 +11,19 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from labelgrad.files import write_whole
 from labelgrad.fitting.corrections import FILE as CORRECTIONS
 from labelgrad.fitting.corrections import corrected, folder_corrections, mark
 from labelgrad.fitting.plan import FILE, Plan, begun_with, save_plan, usable_method
 from labelgrad.fitting.predictor import CONFIG
-from labelgrad.sources.source import Source
-from labelgrad.whole_file import write_whole
+from labelgrad.inputs.dataset import Dataset
 
 BEFORE = "before-corrections"
 HALF = f".{BEFORE}.partial"
 CHECKPOINT = "checkpoint"
 
 
-def take_up(folder: Path, plan: Plan, source: Source) -> Plan:
+def take_up(folder: Path, plan: Plan, source: Dataset) -> Plan:
     """The plan to go on with, of a new beginning if there are corrections it does not know."""
     now = mark(folder_corrections(source, folder))
     if begun_with(folder) != now:

@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from labelgrad.experiments.results import Line, Results
 from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.folds import held_out_folds
 from labelgrad.fitting.held_out import mistakes
 from labelgrad.fitting.plan import Plan, make_plan
 from labelgrad.fitting.ranking import Ranking, rank
 from labelgrad.fitting.verdict import BASELINE
+from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.read import read_given
 from labelgrad.methods import parts
-from labelgrad.sources.read import read_given
-from labelgrad.sources.source import Source
+from labelgrad.training.results import Line, Results
 
 METHODS = {
     "classification": (BASELINE, "lga-evidence", "vat", "lga-evidence+vat"),
@@ -58,7 +58,7 @@ def compare(
 
 
 def compare_source(
-    source: Source,
+    source: Dataset,
     *,
     methods: Sequence[str] | None = None,
     seeds: int = 3,
@@ -92,7 +92,7 @@ def compare_source(
 
 
 def trial_plans(
-    source: Source,
+    source: Dataset,
     *,
     methods: Sequence[str] | None = None,
     seeds: int = 3,
@@ -122,7 +122,7 @@ def trial_plans(
     return [replace(plan, seed=seed) for seed in range(seeds) for plan in plans]
 
 
-def trial_results(folder: Path, source: Source, plans: Sequence[Plan]) -> Results:
+def trial_results(folder: Path, source: Dataset, plans: Sequence[Plan]) -> Results:
     """The trials that a folder holds, all of the same data and the same plan."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"A comparison needs a folder, and {folder} is a file; choose another.")
@@ -142,13 +142,13 @@ def missing(plans: Sequence[Plan], lines: Sequence[Line]) -> list[Plan]:
     return [plan for plan in plans if (plan.method, plan.seed) not in done]
 
 
-def ranking(source: Source, plans: Sequence[Plan], lines: Sequence[Line]) -> Ranking:
+def ranking(source: Dataset, plans: Sequence[Plan], lines: Sequence[Line]) -> Ranking:
     """The methods of the plans, ranked by the outcomes of their trials."""
     done = {(line["method"], line["seed"]): line for line in lines}  # in the order they ended
     return rank(source.task, [done[plan.method, plan.seed] for plan in plans])
 
 
-def fixed_settings(source: Source, plans: Sequence[Plan]) -> Line:
+def fixed_settings(source: Dataset, plans: Sequence[Plan]) -> Line:
     """What all trials of a folder share: the data, and the plan but for method and seed."""
     content = hashlib.blake2b(digest_size=16)
     for tensor in (source.x, source.y):
@@ -165,7 +165,7 @@ def trial_name(plan: Plan) -> str:
 class Trial:
     """One method and seed, on every fold; iterating trains, and `history` is what came of it."""
 
-    def __init__(self, source: Source, plan: Plan, device: str = "cpu"):
+    def __init__(self, source: Dataset, plan: Plan, device: str = "cpu"):
         y = torch.as_tensor(source.y)  # another process is handed arrays
         source = replace(source, x=torch.as_tensor(source.x), y=y)
         self._plan = plan

@@ -14,15 +14,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from labelgrad.data.stream import Stream, mixed_seed
 from labelgrad.fitting.folds import held_out_folds
 from labelgrad.fitting.held_out import HeldOut
 from labelgrad.fitting.networks import Scale, network
 from labelgrad.fitting.plan import BATCH, OWN, Plan, objective, views, width
 from labelgrad.fitting.verdict import BASELINE
+from labelgrad.inputs.dataset import Dataset
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.schedules import Drop
-from labelgrad.sources.source import Source
+from labelgrad.training.batches import TensorBatches, mixed_seed
 from labelgrad.training.evaluation import predict
 from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
@@ -51,7 +51,7 @@ class Contest:
 
     def __init__(
         self,
-        source: Source,
+        source: Dataset,
         plan: Plan,
         *,
         model: nn.Module | None = None,
@@ -152,10 +152,10 @@ class Contest:
             checkpoint_every=self.round,
         )
 
-    def _stream(self, rows: Tensor, y: Tensor | None) -> Stream:
+    def _stream(self, rows: Tensor, y: Tensor | None) -> TensorBatches:
         size = min(BATCH, len(rows))
         known = None if y is None else y[rows]
-        return Stream(self.x[rows], known, batch_size=size, seed=self.plan.seed)
+        return TensorBatches(self.x[rows], known, batch_size=size, seed=self.plan.seed)
 
     def _network(self) -> nn.Module:
         """The same first weights for every training."""
@@ -181,7 +181,7 @@ def _steps(run: Run, target: int) -> Iterator[float]:
             return
 
 
-def _target_scale(source: Source) -> tuple[float, float]:
+def _target_scale(source: Dataset) -> tuple[float, float]:
     """Mean and spread of all labels; values are learned in these units."""
     if source.task == "classification":
         return 0.0, 1.0

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from labelgrad.files import write_whole
 from labelgrad.fitting.files import csv_bytes
 from labelgrad.fitting.result import Result, every_example
+from labelgrad.inputs.cells import csv_rows, number
+from labelgrad.inputs.dataset import Dataset, join_few
 from labelgrad.nearest import did_you_mean
-from labelgrad.sources.source import Source, few
-from labelgrad.sources.text import csv_rows, number
-from labelgrad.whole_file import write_whole
 
 FILE = "corrections.csv"
 Corrections = dict[str, str]  # the label of each name
@@ -75,7 +75,7 @@ def read_corrections(path: Path, known: Known, *, must_be: bool = False) -> Corr
     return found
 
 
-def corrected(source: Source, folder: Path | None) -> Source:
+def corrected(source: Dataset, folder: Path | None) -> Dataset:
     """The data with the corrections of a run folder put in, or as they are if it has none."""
     found = {} if folder is None else folder_corrections(source, folder)
     if not found:
@@ -97,7 +97,7 @@ def corrected(source: Source, folder: Path | None) -> Source:
     return changed
 
 
-def folder_corrections(source: Source, folder: Path) -> Corrections:
+def folder_corrections(source: Dataset, folder: Path) -> Corrections:
     """The corrections that are kept in a run folder, checked against the data."""
     key = "file" if source.kind == "pictures" else "row"
     return read_corrections(folder / FILE, Known(key, set(source.names), source.classes))
@@ -115,7 +115,7 @@ def _listed(path: Path, key: str) -> list[tuple[int, str, str]]:
     rows = list(csv_rows(path))
     header = [cell.casefold() for cell in rows[0][1]] if rows else []
     if key not in header or "label" not in header:
-        got = few(rows[0][1]) if rows else "nothing"
+        got = join_few(rows[0][1]) if rows else "nothing"
         raise ValueError(
             f"{path.name} must have the columns {key} and label, got {got} in its first line."
         )
@@ -129,7 +129,7 @@ def _check_names(path: Path, found: Corrections, known: Known) -> None:
     strange = [name for name in found if name not in known.names]
     if strange:
         raise ValueError(
-            f"{path.name} names {len(strange)} examples that are not in the data: {few(strange)}."
+            f"{path.name} names {len(strange)} examples that are not in the data: {join_few(strange)}."
         )
 
 
@@ -137,20 +137,20 @@ def _check_labels(path: Path, found: Corrections, known: Known) -> None:
     if not known.classes:
         wrong = [label for label in found.values() if not _is_finite(label)]
         if wrong:
-            raise ValueError(f"{path.name} must have finite numbers as labels, got {few(wrong)}.")
+            raise ValueError(
+                f"{path.name} must have finite numbers as labels, got {join_few(wrong)}."
+            )
         return
     strange = sorted({label for label in found.values() if label not in known.classes})
     if strange:
         raise ValueError(
-            f"{path.name} has {len(strange)} labels that are no class of the run: {few(strange)}; "
+            f"{path.name} has {len(strange)} labels that are no class of the run: {join_few(strange)}; "
             f"{_nearest(strange[0], known.classes)}"
         )
 
 
 def _nearest(label: str, classes: Sequence[str]) -> str:
-    others = (
-        f"the classes are {few(classes)}, and a new one needs labels in the data and a new run."
-    )
+    others = f"the classes are {join_few(classes)}, and a new one needs labels in the data and a new run."
     return did_you_mean(label, classes, others)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from labelgrad.files import write_whole
 from labelgrad.fitting.predictor import Predictor
 from labelgrad.models.mlp import PIECE
-from labelgrad.whole_file import write_whole
 
 SUFFIXES = {"torch": ".pt2", "torchscript": ".ts", "onnx": ".onnx"}
 NEAR = 1e-5  # how far outputs may be apart: other programs add in another order

@@ -18,8 +18,8 @@ from labelgrad.fitting.interruption import stopping
 from labelgrad.fitting.pace import affordable_steps
 from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_plan
 from labelgrad.fitting.result import Result
-from labelgrad.sources.read import read_given
-from labelgrad.sources.source import Source
+from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.read import read_given
 
 
 def fit(
@@ -35,7 +35,7 @@ def fit(
 ) -> Result:
     """Train on data with few labels, beside a supervised baseline, and keep the better model.
 
-    `data` is a folder of pictures, a table, an .npz file (see `labelgrad.sources.read.read`) or
+    `data` is a folder of pictures, a table, an .npz file (see `labelgrad.inputs.read.read`) or
     an array, then with `y`: -1 or NaN where there is no label. `options` are those of `fit_source`.
 
     >>> import numpy as np
@@ -55,7 +55,7 @@ def fit(
 
 
 def fit_source(
-    source: Source,
+    source: Dataset,
     *,
     method: str | None = None,
     model: str | nn.Module | None = None,
@@ -69,7 +69,7 @@ def fit_source(
     watch: Watch = lambda done, total, loss: None,
     name: str = "arrays",
 ) -> Result:
-    """Train on a `Source`.
+    """Train on a `Dataset`.
 
     `method` is a sum such as "lga+vat", `model` a name such as "wrn-10-1" or a network of your
     own, `time_budget` is in minutes and finds the `steps`. `mirror` says that pictures mean the
@@ -99,7 +99,7 @@ def fit_source(
 
 
 def begin(
-    source: Source,
+    source: Dataset,
     folder: Path | None,
     *,
     model: str | nn.Module | None = None,

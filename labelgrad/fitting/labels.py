@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelgrad.alignment.table import LabelTable
 from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.predictor import Predictor
+from labelgrad.labels.table import LabelTable
 from labelgrad.objectives.lga import LGA
 from labelgrad.training.trainer import Trainer
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from labelgrad.files import write_whole
 from labelgrad.fitting.files import csv_bytes
 from labelgrad.fitting.labels import Row
 from labelgrad.fitting.result import Result, every_example
-from labelgrad.whole_file import write_whole
 
 APART = 0.5  # more neighbours than this share are against the label
 FAR = 1.0  # typical errors away from the neighbours' mean

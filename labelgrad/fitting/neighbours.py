@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelgrad.data.stream import mixed_seed
 from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.labels import Imputed, Row
+from labelgrad.training.batches import mixed_seed
 
 NEIGHBOURS = 10
 MOST = 20_000  # examples to look for them among: all labeled ones, and others at random

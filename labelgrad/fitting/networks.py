@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from labelgrad.data.row_scale import ROW_LENGTH
 from labelgrad.functional import random_numbers
+from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.row_scale import ROW_LENGTH
 from labelgrad.models.mlp import MLP
 from labelgrad.models.wide_resnet import WideResNet
-from labelgrad.sources.source import Source
 
 HIDDEN = (128, 128)
 MOMENTUM = 0.05  # of batch norm: the averages go back over twenty steps
@@ -80,7 +80,7 @@ class Scale:
         return x.float() * self.factor + self.shift
 
     @classmethod
-    def of(cls, source: Source) -> Scale:
+    def of(cls, source: Dataset) -> Scale:
         """The scale that fits the examples of a source."""
         if source.x.ndim == 2:
             return cls(ROW_LENGTH / math.sqrt(source.x.shape[1]), 0.0)

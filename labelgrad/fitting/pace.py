@@ -8,7 +8,7 @@ from torch import nn
 
 from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.plan import Plan
-from labelgrad.sources.source import Source
+from labelgrad.inputs.dataset import Dataset
 
 WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
 PART = 0.85  # of the time goes into steps; the rest is for evaluation and files
@@ -16,7 +16,7 @@ TOGETHER = 0.85  # of their number is how much faster several processes are
 
 
 def affordable_steps(
-    source: Source,
+    source: Dataset,
     plan: Plan,
     model: nn.Module | None,
     device: str,

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from labelgrad.fitting.calibration import calibrated
 from labelgrad.fitting.labels import Row
 from labelgrad.fitting.verdict import BASELINE, LEVEL
+from labelgrad.inputs.columns import from_json
+from labelgrad.inputs.dataset import Dataset
 from labelgrad.report.choose import Rows, choose, choose_numbers
 from labelgrad.report.data import (
     Calibration,
@@ -24,8 +26,6 @@ from labelgrad.report.data import (
     Result,
     reliability,
 )
-from labelgrad.sources.columns import from_json
-from labelgrad.sources.source import Source
 
 MOST_COLUMNS = 6  # of a table, shown beside a label
 Facts = dict[str, Any]
@@ -33,7 +33,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def report_data(
-    source: Source, facts: Facts, held_out: Arrays, labels: list[Row], chosen: Rows
+    source: Dataset, facts: Facts, held_out: Arrays, labels: list[Row], chosen: Rows
 ) -> ReportData:
     """Everything the page shows; `labels` are of the unlabeled examples, `chosen` some of them."""
     classes, plan = source.classes, facts["plan"]
@@ -69,7 +69,7 @@ def report_data(
     )
 
 
-def worth_a_look(source: Source, labels: Any, said: Any) -> Rows:
+def worth_a_look(source: Dataset, labels: Any, said: Any) -> Rows:
     """Which of the unlabeled examples the page shows, by the table's labels and the model's."""
     if not len(said):
         return Rows([], [], [])
@@ -136,12 +136,12 @@ def _held_out(facts: Facts, held_out: Arrays, classes: int) -> Facts:
     return {"confusion": confusion.tolist(), "calibration": calibration}
 
 
-def _columns(source: Source) -> list[str]:
+def _columns(source: Dataset) -> list[str]:
     described = source.preparation.get("columns", [])[:MOST_COLUMNS]
     return [str(column["name"]) for column in described]
 
 
-def _example(source: Source, place: int, row: Row) -> Example:
+def _example(source: Dataset, place: int, row: Row) -> Example:
     x = source.x[place].numpy()
     is_picture = x.dtype == np.uint8
     return Example(
@@ -155,7 +155,7 @@ def _example(source: Source, place: int, row: Row) -> Example:
     )
 
 
-def _cells(source: Source, x: NDArray[Any]) -> list[str]:
+def _cells(source: Dataset, x: NDArray[Any]) -> list[str]:
     shown, start = [], 0
     for described in source.preparation.get("columns", [])[:MOST_COLUMNS]:
         column = from_json(described)

@@ -9,21 +9,21 @@ from typing import Any
 
 from torch import nn
 
-from labelgrad.alignment.evidence import usual_scale
-from labelgrad.alignment.rate import label_schedule
-from labelgrad.data.views import Noise, Pictures
+from labelgrad.augment.views import Noise, Pictures
+from labelgrad.files import write_whole
 from labelgrad.fitting.files import json_bytes
 from labelgrad.fitting.networks import Scale, network, usual_network
 from labelgrad.fitting.verdict import BASELINE
+from labelgrad.inputs.dataset import Dataset
+from labelgrad.labels.evidence import usual_scale
+from labelgrad.labels.rate import label_schedule
 from labelgrad.losses import SquaredError
-from labelgrad.methods import LABELED_WEIGHT, LGA_TERMS, Problem, parts
+from labelgrad.methods import LGA_TERMS, SUPERVISED_WEIGHT, Problem, parts
 from labelgrad.methods import method as classes_method
 from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
-from labelgrad.sources.source import Source
 from labelgrad.step import Views
-from labelgrad.whole_file import write_whole
 
 METHOD = {"pictures": "lga-evidence", "table": "lga-evidence"}  # where none is asked for
 STEPS = {"pictures": 1000, "table": 5000}
@@ -64,7 +64,7 @@ class Plan:
 
 
 def make_plan(
-    source: Source,
+    source: Dataset,
     *,
     method: str | None = None,
     model: str | nn.Module | None = None,
@@ -88,13 +88,13 @@ def make_plan(
     )
 
 
-def save_plan(folder: Path, plan: Plan, source: Source, *, corrections: str | None = None) -> None:
+def save_plan(folder: Path, plan: Plan, source: Dataset, *, corrections: str | None = None) -> None:
     """Keep the plan, what the data were, and the mark of their corrections, to go on with."""
     kept = {"version": VERSION, "plan": asdict(plan), "data": source.summary}
     write_whole(folder / FILE, json_bytes(kept | {"corrections": corrections}))
 
 
-def load_plan(folder: Path, source: Source, **asked: Any) -> Plan:
+def load_plan(folder: Path, source: Dataset, **asked: Any) -> Plan:
     """The plan of a run that was begun; what is asked for now must be what was asked for then."""
     kept, plan = _kept(folder)
     for field in fields(Plan):
@@ -118,12 +118,12 @@ def begun_with(folder: Path) -> str | None:
     return corrections
 
 
-def width(source: Source) -> int:
+def width(source: Dataset) -> int:
     """How many outputs a network needs."""
     return len(source.classes) if source.task == "classification" else 1
 
 
-def views(plan: Plan, source: Source) -> Views:
+def views(plan: Plan, source: Dataset) -> Views:
     """How examples may be changed at random: a small shift, or a little noise."""
     if source.x.ndim == 2:
         unit = Scale.of(source).factor  # of a standard deviation
@@ -133,7 +133,7 @@ def views(plan: Plan, source: Source) -> Views:
     return Pictures(mirror=plan.mirror, pixels=pixels)
 
 
-def objective(name: str, plan: Plan, source: Source, rows: int) -> Objective:
+def objective(name: str, plan: Plan, source: Dataset, rows: int) -> Objective:
     """The method of a name, for classes or for values."""
     batch = min(BATCH, rows)
     if source.task == "classification":
@@ -146,10 +146,10 @@ def objective(name: str, plan: Plan, source: Source, rows: int) -> Objective:
         lga = LGA(rows, 1, loss=loss, label_rate=label_schedule(rows, 1, batch, plan.steps))
     else:
         lga = LGA(rows, 1, loss=loss, evidence=usual_scale(loss))
-    return LABELED_WEIGHT * Supervised() + lga
+    return SUPERVISED_WEIGHT * Supervised() + lga
 
 
-def usable_method(source: Source, name: str) -> str:
+def usable_method(source: Dataset, name: str) -> str:
     """The method of a name as the data allow it: without unlabeled examples it is supervised."""
     terms = parts(name)
     if source.task == "regression" and terms not in ([], *([term] for term in LGA_TERMS)):
@@ -173,7 +173,7 @@ def _kept(folder: Path) -> tuple[dict[str, Any], Plan]:
         ) from None
 
 
-def _usual_steps(source: Source) -> int:
+def _usual_steps(source: Dataset) -> int:
     if source.task == "classification":
         return STEPS[_kind(source)]
     # Values that are learned by heart are worse than values half learned: few labels, few steps.
@@ -181,7 +181,7 @@ def _usual_steps(source: Source) -> int:
     return min(max(few, STEPS_A_LABEL * int(source.labeled.sum())), many)
 
 
-def _kind(source: Source) -> str:
+def _kind(source: Dataset) -> str:
     return "table" if source.x.ndim == 2 else "pictures"
 
 

@@ -14,12 +14,12 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 import labelgrad
+from labelgrad.files import write_whole
 from labelgrad.fitting.files import csv_bytes, json_bytes
 from labelgrad.fitting.networks import Scale, network
 from labelgrad.fitting.plan import OWN
 from labelgrad.tensor_file import unshared
 from labelgrad.training.evaluation import predict
-from labelgrad.whole_file import write_whole
 
 FORMAT = 1  # of the folder; another one is refused, not guessed at
 CONFIG, MODEL = "config.json", "model.safetensors"

@@ -16,10 +16,10 @@ from math import isclose
 import numpy as np
 from scipy import stats
 
-from labelgrad.experiments.results import Line
 from labelgrad.fitting.verdict import LEVEL, Numbers
 from labelgrad.fitting.wording import shown_error
 from labelgrad.report.data import Estimate
+from labelgrad.training.results import Line
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
+from labelgrad.files import write_whole
 from labelgrad.fitting.files import csv_bytes, json_bytes
 from labelgrad.fitting.labels import COLUMNS, Row, csv_cells, rows_of
 from labelgrad.fitting.predictor import Predictions, Predictor, load_predictor
 from labelgrad.fitting.wording import shown_error
-from labelgrad.sources.arrays import prepare_array
-from labelgrad.sources.read import prepare
-from labelgrad.whole_file import write_whole
+from labelgrad.inputs.arrays import prepare_array
+from labelgrad.inputs.read import prepare
 
 FACTS, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
 REPORT, EXAMPLES = "report.html", "examples.csv"

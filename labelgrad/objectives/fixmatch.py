@@ -42,6 +42,6 @@ def agreement(step: Step, probabilities: Tensor, weight: Tensor) -> tuple[Tensor
     The mean is over the whole batch, so few sure examples pull less than many.
     """
     step.report("sure", weight.mean())
-    strong = step.probe(step.strong_view())
+    strong = step.extra_forward(step.strong_view())
     apart = F.cross_entropy(strong, probabilities.argmax(-1), reduction="none")
     return (weight * apart).mean(), strong

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from labelgrad.alignment.evidence import METRIC_POWER
-from labelgrad.alignment.gap import Gap
-from labelgrad.alignment.slope import SLOPES, forward_mode
-from labelgrad.alignment.table import LabelTable
-from labelgrad.functional import cosine, hand_over
+from labelgrad.functional import cosine, with_gradient
+from labelgrad.labels.evidence import METRIC_POWER
+from labelgrad.labels.gap import Gap
+from labelgrad.labels.slope import SLOPES, forward_mode
+from labelgrad.labels.table import LabelTable
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule, describe
@@ -41,7 +41,7 @@ class LGA(Objective):
 
     That is Algorithm 1. With `evidence`, a number such as 5, the labels learn without a rate: they
     are the evidence of their slopes, times this number, in a metric nearer to the Euclidean one
-    (`labelgrad.alignment.evidence`).
+    (`labelgrad.labels.evidence`).
 
     A weight scales the pull on the model alone: `0 * LGA(...)` still learns its labels.
 
@@ -113,7 +113,7 @@ class LGA(Objective):
         self.table.update(drawn, 2 / len(drawn.labels) * self.slope(step, scaled))
         step.report("gap", gap.norm())
         step.report("cosine", cosine(step.labeled_gradient, pull))
-        return hand_over(loss, pull, step.params)
+        return with_gradient(loss, pull, step.params)
 
     def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
         if loss != self.loss:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from labelgrad.alignment.gap import MovingAverage
 from labelgrad.functional import flatten, unflatten
+from labelgrad.labels.gap import MovingAverage
 from labelgrad.objective import Objective
 from labelgrad.step import Step
 
@@ -28,7 +28,7 @@ class MeanTeacher(Objective):
         teacher = self.weights.value  # none yet in the first step: there the model is its own
         params = unflatten(teacher, step.params) if teacher.numel() else None
         with torch.no_grad():
-            target = step.probe(step.weak_view(), params).softmax(-1)
+            target = step.extra_forward(step.weak_view(), params).softmax(-1)
         difference: Tensor = step.unlabeled_outputs.softmax(-1) - target
         return difference.square().mean()
 

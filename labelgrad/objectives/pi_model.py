@@ -18,6 +18,6 @@ class PiModel(Objective):
     """
 
     def forward(self, step: Step) -> Tensor:
-        other = step.probe(step.weak_view()).softmax(-1)
+        other = step.extra_forward(step.weak_view()).softmax(-1)
         target = step.unlabeled_outputs.softmax(-1).detach()
         return (other - target).square().mean()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from labelgrad.functional import hand_over
+from labelgrad.functional import with_gradient
 from labelgrad.objective import Objective
 from labelgrad.step import Step
 
@@ -19,8 +19,8 @@ class Supervised(Objective):
     >>> from labelgrad import Batch
     >>> batch = Batch(torch.ones(4, 3), torch.zeros(4, dtype=torch.long), torch.arange(4))
     >>> Supervised()(Step(torch.nn.Linear(3, 1), batch))
-    tensor(0., grad_fn=<_HandOverBackward>)
+    tensor(0., grad_fn=<_WithGradientBackward>)
     """
 
     def forward(self, step: Step) -> Tensor:
-        return hand_over(step.labeled_loss, step.labeled_gradient, step.params)
+        return with_gradient(step.labeled_loss, step.labeled_gradient, step.params)

@@ -37,14 +37,14 @@ class VAT(Objective):
 
     def forward(self, step: Step) -> Tensor:
         x, clean = step.unlabeled.x, step.unlabeled_outputs.detach()
-        return divergence(clean, step.probe(x + self.eps * self.direction(step, x, clean)))
+        return divergence(clean, step.extra_forward(x + self.eps * self.direction(step, x, clean)))
 
     def direction(self, step: Step, x: Tensor, clean: Tensor) -> Tensor:
         """For each example, the unit change of the input that changes the prediction most."""
         direction = unit(torch.randn_like(x))
         for _ in range(self.power_iterations):
             nudge = (self.xi * direction).requires_grad_()
-            (slope,) = torch.autograd.grad(divergence(clean, step.probe(x + nudge)), nudge)
+            (slope,) = torch.autograd.grad(divergence(clean, step.extra_forward(x + nudge)), nudge)
             direction = unit(slope)
         return direction
 

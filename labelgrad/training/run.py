@@ -30,10 +30,10 @@ class Run:
     every `checkpoint_every` steps. The same run built again on the same folder goes on from the
     last one and ends, bit for bit, where an undisturbed run would have.
 
-    >>> from labelgrad import MLP, Stream, Supervised, Trainer
+    >>> from labelgrad import MLP, TensorBatches, Supervised, Trainer
     >>> import torch
     >>> x, y = torch.randn(30, 4), torch.arange(30) % 2
-    >>> trainer = Trainer(MLP(4, (8,), 2), Supervised(), Stream(x, y, batch_size=10))
+    >>> trainer = Trainer(MLP(4, (8,), 2), Supervised(), TensorBatches(x, y, batch_size=10))
     >>> run = Run(trainer, steps=20, examples={"validation": (x, y)}, evaluate_every=10)
     >>> records = list(run)
     >>> len(records), [line["step"] for line in run.history]

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from labelgrad.data.stream import Stream, mixed_seed
 from labelgrad.functional import random_numbers
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule, check_rate, describe, value_at
 from labelgrad.step import Batch, Step, Views
+from labelgrad.training.batches import TensorBatches, mixed_seed
 from labelgrad.training.errors import TrainingDivergedError
 from labelgrad.training.evaluation import evaluating
 from labelgrad.training.state import State, pack_optimizer, unpack_optimizer
@@ -29,13 +29,13 @@ class Trainer:
     """A model, an objective, two streams of examples and an optimizer.
 
     `step` moves the model once. `views` change the examples of a step at random (see
-    `labelgrad.data.views`). With a `weight_average`, such as 0.999, an exponential moving
+    `labelgrad.augment.views`). With a `weight_average`, such as 0.999, an exponential moving
     average of the weights is kept beside the model, and `evaluated` is that average. The random
     numbers of a step (dropout, noise) depend on the seed and the step alone, so nothing but `state`
     is needed to go on in another process.
 
-    >>> from labelgrad import MLP, Stream, Supervised
-    >>> data = Stream(torch.randn(20, 4), torch.arange(20) % 2, batch_size=10)
+    >>> from labelgrad import MLP, TensorBatches, Supervised
+    >>> data = TensorBatches(torch.randn(20, 4), torch.arange(20) % 2, batch_size=10)
     >>> trainer = Trainer(MLP(4, (8,), 2), Supervised(), data, learning_rate=1e-2)
     >>> losses = [trainer.step()["loss"] for _ in range(50)]
     >>> losses[-1] < losses[0]
@@ -46,8 +46,8 @@ class Trainer:
         self,
         model: nn.Module,
         objective: Objective,
-        labeled: Stream,
-        unlabeled: Stream | None = None,
+        labeled: TensorBatches,
+        unlabeled: TensorBatches | None = None,
         *,
         learning_rate: float | Schedule = 1e-3,
         optimizer: MakeOptimizer = ADAM,
@@ -160,7 +160,9 @@ class Trainer:
 
     def _check_labels(self) -> None:
         if self.labeled.y is None:
-            raise ValueError("the `labeled` stream has no labels; build it as Stream(x, y, …).")
+            raise ValueError(
+                "the `labeled` stream has no labels; build it as TensorBatches(x, y, …)."
+            )
         first = self.labeled.x[:2].to(self.device)
         try:
             with evaluating(self.model):
@@ -211,7 +213,7 @@ def _plain(settings: dict[str, Any]) -> dict[str, str]:
     return {name: repr(value) for name, value in sorted(settings.items()) if name != "lr"}
 
 
-def _describe_stream(stream: Stream | None) -> str:
+def _describe_stream(stream: TensorBatches | None) -> str:
     if stream is None:
         return "none"
     digest = hashlib.blake2b(digest_size=8)

@@ -1,1 +1,0 @@
-"""Looking at training from outside: how the loss is curved where a step is taken."""

@@ -1,0 +1,1 @@
+"""Ways to change examples without changing what they are."""

@@ -1,1 +1,0 @@
-"""Whole jobs on known data, each a function of its settings."""

@@ -1,0 +1,120 @@
+"""The files of a folder and the labels given to them; nothing outside it is looked at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from labelgrad.inputs.cells import csv_rows
+from labelgrad.inputs.dataset import join_few
+
+LABELS_FILE = "labels.csv"
+UNLABELED = ("unlabeled", "unlabelled")
+FILE_HEADERS = ("file", "filename", "file_name", "path", "image", "picture")
+LABEL_HEADERS = ("label", "class", "target")
+
+
+class Files(NamedTuple):
+    """Files by their names relative to the folder, and why others are refused."""
+
+    inside: dict[str, Path]
+    refused: dict[str, str]
+
+
+def files_in(folder: Path) -> Files:
+    """All files of a folder and its subfolders in the order of their names; hidden ones are not.
+
+    A link is taken for the file it leads to if that lies in the folder, too.
+    """
+    files, root = Files({}, {}), os.path.realpath(folder)
+    for where, folders, names in os.walk(folder, onerror=_give_up):
+        links = [name for name in folders if os.path.islink(os.path.join(where, name))]
+        for name in links:
+            files.refused[_name(folder, where, name)] = "a link to a folder, which is not followed"
+        folders[:] = sorted(f for f in folders if f not in links and not _hidden(f))
+        for name in sorted(name for name in names if not _hidden(name)):
+            _sort_in(files, root, _name(folder, where, name), os.path.join(where, name))
+    return files
+
+
+def _sort_in(files: Files, root: str, name: str, path: str) -> None:
+    if os.path.islink(path) and not os.path.realpath(path).startswith(os.path.join(root, "")):
+        files.refused[name] = "a link that leads out of the folder"
+    elif os.path.isfile(path):
+        files.inside[name] = Path(path)
+    else:
+        files.refused[name] = "not a regular file"
+
+
+def _give_up(error: OSError) -> None:
+    raise error
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "__MACOSX"))
+
+
+def _name(folder: Path, where: str, name: str) -> str:
+    relative = Path(where, name).relative_to(folder).as_posix()
+    return os.fsencode(relative).decode("utf-8", "backslashreplace")  # can be printed
+
+
+def folder_label(name: str) -> str:
+    """The class of a file by the subfolder it is in; empty for none.
+
+    >>> folder_label("cat/old/tom.png"), folder_label("unlabeled/1.png"), folder_label("2.png")
+    ('cat', '', '')
+    """
+    first, slash, _ = name.partition("/")
+    return first if slash and first.casefold() not in UNLABELED else ""
+
+
+def file_labels(path: Path, files: Files) -> dict[str, str]:
+    """The label of each file listed in a CSV with the columns file and label."""
+    labels: dict[str, str] = {}
+    missing = []
+    for line, file, label in _listed(path):
+        name = _inside(file, files, f"line {line} of {path.name}")
+        if name not in files.inside:
+            missing.append(name)
+        elif labels.setdefault(name, label) != label:
+            raise ValueError(
+                f"{path.name} gives {name!r} two labels: {labels[name]!r}, and {label!r} on "
+                f"line {line}."
+            )
+    if missing:
+        raise ValueError(
+            f"{path.name} names {len(missing)} files that are not in the folder: {join_few(missing)}."
+        )
+    return labels
+
+
+def _listed(path: Path) -> list[tuple[int, str, str]]:
+    rows = list(csv_rows(path))
+    if not rows:
+        raise ValueError(f"{path.name} is empty: it must have the columns file and label.")
+    header = [cell.casefold() for cell in rows[0][1]]
+    file = next((header.index(name) for name in FILE_HEADERS if name in header), None)
+    label = next((header.index(name) for name in LABEL_HEADERS if name in header), None)
+    if file is not None and label is not None:
+        return [(line, row[file], row[label]) for line, row in rows[1:]]
+    if len(header) != 2:
+        raise ValueError(
+            f"{path.name} must have the columns file and label, got {join_few(rows[0][1])} in its "
+            f"first line."
+        )
+    return [(line, row[0], row[1]) for line, row in rows]
+
+
+def _inside(file: str, files: Files, where: str) -> str:
+    """The name as the folder's files have it; the disk is never asked for what the text says."""
+    listed = PurePosixPath(file)
+    if not file or listed.is_absolute() or ".." in listed.parts:
+        raise ValueError(
+            f"A file must be named relative to the folder and in it, got {file!r} in {where}."
+        )
+    for step in (listed, *listed.parents):
+        if str(step) in files.refused:
+            raise ValueError(f"{str(step)!r} in {where} is refused: {files.refused[str(step)]}.")
+    return str(listed)

@@ -1,0 +1,1 @@
+"""The commands `labelgrad reproduce` and `labelgrad tune`."""

@@ -1,0 +1,79 @@
+"""`labelgrad tune fashion-mnist`: settings for every method, at one label count, one budget."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from labelgrad.cli.trials import add_missing
+from labelgrad.paper.commands.options import Options
+from labelgrad.paper.commands.pictures import PAPER, TODAY, ready, spelled
+from labelgrad.training.results import Line, Results
+
+
+def tune_pictures(data: str, options: Options, *, seed: int) -> None:
+    """Round by round, one trial of every method, until each has had its budget."""
+    from labelgrad.paper.picture_task import SIZES
+    from labelgrad.paper.picture_tuning import Search
+
+    ready(data, options)
+    methods = [spelled(name) for name in options.methods or (*PAPER, *TODAY)]
+    size, labels = asdict(SIZES[options.scale]), options.labels[0]
+    results = Results(options.out, {"size": size, "labels": labels, "search_seed": seed})
+    path = options.out / "tuning.sqlite"
+    searches = {
+        name: Search(path, data, name, seed=seed, finished=results.lines) for name in methods
+    }
+    while any(search.done < options.trials for search in searches.values()):
+        _round(data, searches, results, options)
+    mine = [line for line in results.lines if line["method"] in methods]
+    Console().print(tuned_table(mine, options.trials))
+
+
+def _round(data: str, searches: dict[str, Any], results: Results, options: Options) -> None:
+    """One more trial of each method that has not had its budget."""
+    from labelgrad.paper.picture_task import Task
+    from labelgrad.paper.picture_tuning import SEED, PictureTuningTrial
+
+    jobs = {}
+    for name, search in searches.items():
+        if search.done < options.trials:
+            number, settings = search.ask()
+            task = Task(data, name, options.labels[0], SEED)
+            jobs[f"{name}, trial {search.done + 1}"] = {
+                "task": task,
+                "number": number,
+                "settings": settings,
+                "scale": options.scale,
+                "data_folder": options.data,
+            }
+    before = len(results.lines)
+    add_missing(PictureTuningTrial, jobs, results, workers=options.workers, command=options.command)
+    for line in results.lines[before:]:
+        searches[line["method"]].tell(line["validation_error"])
+
+
+def tuned_table(lines: list[Line], budget: int) -> Table:
+    """The best settings of each method."""
+    table = Table(
+        Column("method", no_wrap=True),
+        Column("validation error %", justify="right"),
+        Column("learning rate", justify="right"),
+        "its own",
+        title=f"The best of {budget} trials of each method",
+    )
+    for name in dict.fromkeys(line["method"] for line in lines):
+        best = best_of(lines, name)
+        own = (f"{k} {v:g}" for term in best["settings"]["terms"].values() for k, v in term.items())
+        rate = f"{best['settings']['learning_rate']:g}"
+        table.add_row(name, f"{100 * best['validation_error']:.2f}", rate, ", ".join(own))
+    return table
+
+
+def best_of(lines: list[Line], method: str) -> Line:
+    """The line of a method with the lowest validation error, the earliest of several."""
+    mine = [line for line in lines if line["method"] == method]
+    return min(mine, key=lambda line: (line["validation_error"], line["number"]))

@@ -1,0 +1,141 @@
+"""The tasks of the picture experiments: which data, how much of it, which part for what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from labelgrad.augment.views import Pictures
+from labelgrad.augment.whitening import fit_once, from_bytes
+from labelgrad.datasets.files import data_folder
+from labelgrad.datasets.picture_sets import PictureSet, load
+from labelgrad.methods import METHODS, parts
+from labelgrad.paper.splits import Rows, split_rows
+
+KNOWN = {"cifar10": (2, 3, 4, 5, 6, 7)}  # the animals, as the protocol has it; else the first six
+VIEWS = {
+    "cifar10": Pictures(),
+    "svhn": Pictures(mirror=False),
+    "fashion-mnist": Pictures(mirror=False),  # every shoe points to the left
+    "digits": Pictures(mirror=False, pixels=1),
+}
+NOISE = 0.15  # of whitened pictures, as the protocol has it
+
+
+@dataclass(frozen=True)
+class Size:
+    """The network, how much of the data is used, and for how long."""
+
+    depth: int
+    width: int
+    stem_stride: int
+    momentum: float  # of the batch norms
+    unlabeled: int | None  # all that are left, where none is said or there are no more
+    validation: dict[str, int]
+    test: int | None
+    steps: int
+    every: int  # steps between two evaluations
+    whiten: tuple[str, ...] = ()  # the data that are whitened; the others are scaled to [-1, 1]
+
+
+PROTOCOL = {"cifar10": 5000, "svhn": 7326, "fashion-mnist": 5000, "digits": 200}  # for validation
+SIZES = {
+    "paper": Size(28, 2, 1, 1e-3, None, PROTOCOL, None, 500_000, 5000, ("cifar10",)),
+    "laptop": Size(10, 1, 2, 1e-2, 5000, PROTOCOL, None, 1500, 250),
+    "tiny": Size(10, 1, 2, 1e-1, 100, dict.fromkeys(PROTOCOL, 50), 100, 4, 2),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Which trial: every field stands in its line of the results.
+
+    >>> Task("fashion-mnist", "lga", labels=250, seed=3).split
+    'fashion-mnist.3@250'
+    """
+
+    data: str
+    method: str
+    labels: int
+    seed: int
+    imbalance: float = 1.0
+    foreign: float | None = None
+
+    @property
+    def split(self) -> str:
+        """The name of the split: data, seed and labels."""
+        return f"{self.data}.{self.seed}@{self.labels}"
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Pictures by role, with their classes, and the random views that suit them."""
+
+    labeled: tuple[Tensor, Tensor]
+    unlabeled: tuple[Tensor, Tensor]  # the classes here are for measuring only
+    validation: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+    classes: int
+    views: Pictures
+
+
+def examples(task: Task, size: Size, folder: str | Path | None = None) -> Examples:
+    """The examples of a task, out of the data folder; classes are counted among the known ones.
+
+    >>> digits = examples(Task("digits", "lga", labels=50, seed=0), SIZES["tiny"])
+    >>> [len(part[0]) for part in (digits.labeled, digits.unlabeled, digits.test)]
+    [50, 100, 100]
+    """
+    pictures = load(task.data, folder)
+    known = _known(task, pictures)
+    rows = task_rows(task, size, pictures)
+    prepare, views = _preparation(task, size, pictures, data_folder(folder))
+    place = torch.full((len(pictures.classes),), -1)
+    place[list(known)] = torch.arange(len(known))
+    (x, y), (test_x, test_y) = pictures.train, pictures.test
+    mine = torch.isin(test_y, torch.tensor(known)).nonzero().squeeze(1)[: size.test]
+    by_role = {name: (prepare(x[which]), place[y[which]]) for name, which in vars(rows).items()}
+    test = prepare(test_x[mine]), place[test_y[mine]]
+    return Examples(**by_role, test=test, classes=len(known), views=views)
+
+
+def _known(task: Task, pictures: PictureSet) -> tuple[int, ...]:
+    """The classes that labels are of: all, or some where the others are foreign."""
+    if task.foreign is None:
+        return tuple(range(len(pictures.classes)))
+    return KNOWN.get(task.data, tuple(range(6)))
+
+
+def task_rows(task: Task, size: Size, pictures: PictureSet) -> Rows:
+    """The rows of the training pictures by role; what the data cannot give is an error."""
+    y, validation = pictures.train[1], size.validation[task.data]
+    enough = size.unlabeled is not None and size.unlabeled < len(y) - validation
+    return split_rows(
+        y,
+        labels=task.labels,
+        seed=task.seed,
+        validation=validation,
+        unlabeled=size.unlabeled if enough else None,
+        imbalance=task.imbalance,
+        known=_known(task, pictures),
+        foreign=task.foreign,
+    )
+
+
+def _preparation(
+    task: Task, size: Size, pictures: PictureSet, folder: Path
+) -> tuple[Callable[[Tensor], Tensor], Pictures]:
+    """How bytes become numbers, and the views of them.
+
+    Strong views need numbers of a known range, so methods that use them are not given whitened
+    pictures.
+    """
+    strong = any(METHODS[part].strong_views for part in parts(task.method))
+    if task.data not in size.whiten or strong:
+        return from_bytes, VIEWS[task.data]
+    whiten = fit_once(pictures.train[0], folder / "whitening")
+    return whiten, replace(VIEWS[task.data], noise=NOISE)

@@ -1,0 +1,140 @@
+"""Pictures with few labels: the evaluation of the paper's Section 4, by the protocol's rules.
+
+A trial is one method on one split. Reported is the test error at the step of the best validation
+error; the last step's is kept beside it. The split, the network's first weights and the batches
+depend on the seed alone, so every method of a seed starts from the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from labelgrad.functional import random_numbers
+from labelgrad.methods import Problem, method
+from labelgrad.models.wide_resnet import WideResNet
+from labelgrad.paper.picture_task import SIZES, Examples, Size, Task, examples
+from labelgrad.paper.settings import Hyperparameters, choice
+from labelgrad.schedules import Drop
+from labelgrad.training.batches import TensorBatches, mixed_seed
+from labelgrad.training.results import Line
+from labelgrad.training.run import Run
+from labelgrad.training.trainer import Trainer
+
+BATCH = 50  # labeled, and again as many unlabeled
+MEASURED = ("validation_error", "validation_loss", "test_error", "test_loss")
+
+
+class PictureTrial:
+    """One method on one split; iterate to train, then look at `history`, which is one line.
+
+    With an `unfinished` folder the trial keeps its checkpoints there and goes on from them when it
+    is built again; at its end the folder is removed. `settings` replace the method's own. Without
+    `with_test` no test picture is looked at: a search for settings has no business with them.
+
+    >>> task = Task("digits", "lga", labels=50, seed=0)
+    >>> trial = PictureTrial(task, scale="tiny")
+    >>> records = list(trial)
+    >>> [trial.history[0][name] for name in ("split", "method", "last_step")]
+    ['digits.0@50', 'lga', 4]
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        scale: str,
+        data_folder: str | Path | None = None,
+        unfinished: str | Path | None = None,
+        settings: Hyperparameters | None = None,
+        with_test: bool = True,
+        device: str = "cpu",
+    ):
+        self.task, self.scale, self.steps = task, scale, SIZES[scale].steps
+        self._unfinished = unfinished
+        chosen = settings or choice(task.method, scale)
+        parts = examples(task, SIZES[scale], data_folder)
+        self.run = _run(task, SIZES[scale], chosen, parts, unfinished, device)
+        if not with_test:
+            del self.run.examples["test"]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        yield from self.run
+        if self._unfinished is not None:
+            shutil.rmtree(self._unfinished, ignore_errors=True)
+
+    @property
+    def history(self) -> list[Line]:
+        """The one line of this trial."""
+        seen = self.run.history
+        best = self.run.best
+        assert best is not None  # the last step is always evaluated
+        chosen = next(line for line in seen if line["step"] == best.info["step"])
+        head: Line = {"experiment": self.task.data, "scale": self.scale, "split": self.task.split}
+        names = ["step", *(name for name in MEASURED if name in chosen)]
+        curve = {name: [_rounded(line[name]) for line in seen] for name in names}
+        return [
+            {
+                **head,
+                **vars(self.task),
+                **{name: _rounded(chosen[name]) for name in names},
+                **{f"last_{name}": _rounded(seen[-1][name]) for name in names},
+                **{k: _rounded(seen[-1][k]) for k in ("imputed_accuracy",) if k in seen[-1]},
+                "seconds": round(self.run.seconds),
+                "curve": curve,
+            }
+        ]
+
+
+def _rounded(value: float) -> float:
+    return value if isinstance(value, int) else round(value, 5)
+
+
+def _run(
+    task: Task,
+    size: Size,
+    chosen: Hyperparameters,
+    parts: Examples,
+    folder: str | Path | None,
+    device: str,
+) -> Run:
+    streams = [
+        TensorBatches(*parts.labeled, batch_size=min(BATCH, task.labels), seed=task.seed),
+        TensorBatches(parts.unlabeled[0], batch_size=BATCH, seed=task.seed),
+    ]
+    problem = Problem(len(streams[1]), parts.classes, BATCH, size.steps)
+    trainer = Trainer(
+        _model(task, size, parts).to(device),
+        method(task.method, problem, chosen.terms),
+        *streams,
+        learning_rate=Drop(chosen.learning_rate, at=0.8 * size.steps),
+        views=parts.views,
+        seed=task.seed,
+    )
+    return Run(
+        trainer,
+        steps=size.steps,
+        folder=folder,
+        examples={"validation": parts.validation, "test": parts.test},
+        truth=parts.unlabeled[1],
+        evaluate_every=size.every,
+        checkpoint_every=size.every,
+    )
+
+
+def _model(task: Task, size: Size, parts: Examples) -> WideResNet:
+    with random_numbers(torch.device("cpu"), mixed_seed(task.seed, 2)):
+        model = WideResNet(
+            size.depth,
+            size.width,
+            classes=parts.classes,
+            channels=parts.labeled[0].shape[1],
+            stem_stride=size.stem_stride,
+            momentum=size.momentum,
+        )
+    # Faster on a CPU and on a GPU; PyTorch's own annotations lack this form of the call.
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]

@@ -1,0 +1,149 @@
+"""Several pieces of work side by side, each in a process of its own, their progress in one place.
+
+Ctrl-C is the parent's affair: workers do not hear it, and are ended by the parent. What they have
+written down by then is whole, because it is always written beside its final name or in one go.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.queues import SimpleQueue
+from threading import Thread
+from types import TracebackType
+from typing import Any, Protocol, Self, cast
+
+Settings = dict[str, Any]
+History = list[dict[str, Any]]
+Told = tuple[str, int, int, float]
+PAUSE = 0.1  # seconds between two looks at how far the work has come
+
+_told: SimpleQueue[Told] | None = None  # in a worker: where it tells its progress
+
+
+class Work(Protocol):
+    """Something done in steps: iterating does it, with a record of `step` and `loss` for each."""
+
+    steps: int
+
+    def __iter__(self) -> Iterator[dict[str, Any]]: ...
+
+    @property
+    def history(self) -> History:
+        """What was measured on the way."""
+
+
+class Progress(Protocol):
+    """Told of every piece of work by its name; shows it somehow."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def update(self, name: str, done: int, total: int, loss: float) -> None:
+        """`name` has done so many of its steps, and its loss is this."""
+
+    def count(self, done: int, total: int) -> None:
+        """So many pieces of work are done, of so many."""
+
+
+def finish_all(
+    make: Callable[..., Work],
+    jobs: Mapping[str, Settings],
+    *,
+    workers: int,
+    progress: Progress,
+    when_done: Callable[[str, History], None] = lambda name, history: None,
+) -> dict[str, History]:
+    """Do every job to its end; gives the history of each under its name.
+
+    `when_done` is called here, in the parent, as each job ends, so that it can be kept at once.
+    """
+    if not jobs:
+        return {}
+    _keep_memory()
+    context = get_context("spawn")  # a forked PyTorch can hang
+    told: SimpleQueue[Told] = context.SimpleQueue()  # what is put there is there at once
+    count = min(workers, len(jobs))
+    with progress, ProcessPoolExecutor(count, context, _begin, (told,)) as pool:
+        try:
+            futures = {
+                pool.submit(_finish, name, make, settings): name for name, settings in jobs.items()
+            }
+            _watch(futures, told, progress, when_done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in active_children():
+                child.terminate()
+            raise
+        return {name: future.result() for future, name in futures.items()}
+
+
+def _watch(
+    futures: Mapping[Future[History], str],
+    told: SimpleQueue[Told],
+    progress: Progress,
+    when_done: Callable[[str, History], None],
+) -> None:
+    waiting = set(futures)
+    progress.count(0, len(futures))
+    while waiting:
+        done, waiting = wait(waiting, timeout=PAUSE)
+        _pass_on(told, progress)
+        for future in done:
+            when_done(futures[future], future.result())  # an error in a worker is an error here
+        if done:
+            progress.count(len(futures) - len(waiting), len(futures))
+
+
+def _pass_on(told: SimpleQueue[Told], progress: Progress) -> None:
+    while not told.empty():
+        progress.update(*told.get())
+
+
+def _keep_memory() -> None:
+    # Each step frees all of its activations. Given back to the system, every page of them would
+    # have to be asked for again a moment later, which is a tenth of a large step.
+    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**31))
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**31))
+
+
+def _begin(told: SimpleQueue[Told]) -> None:
+    import torch
+
+    global _told
+    _told = told
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)  # the workers share the cores; their threads would only fight
+    Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _finish(name: str, make: Callable[..., Work], settings: Settings) -> History:
+    work, last = make(**settings), 0.0
+    for record in work:
+        if time.monotonic() - last > PAUSE or record["step"] == work.steps:
+            last = time.monotonic()
+            _tell(name, record["step"], work.steps, record["loss"])
+    return work.history
+
+
+def _leave_with_parent() -> None:
+    """End this worker, busy or idle, when its parent is gone: killed, it could not tell anybody."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _tell(*what: Any) -> None:
+    if _told is not None:
+        _told.put(cast("Told", what))
