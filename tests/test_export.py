@@ -34,7 +34,7 @@ def prepared(kind, x, result):
     """Pictures as they are, columns as the network sees them."""
     if kind == "pictures":
         return x.astype(np.float32)
-    return prepare_array(result.predictor.config.preparation, x).x.numpy()
+    return prepare_array(result.predictor.config.preprocessing, x).x.numpy()
 
 
 @pytest.mark.parametrize("to", LOADED)

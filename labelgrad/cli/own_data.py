@@ -43,15 +43,17 @@ def fit(
     run_fit(
         data,
         out=out or Path("runs") / data.resolve().stem,
-        reading={"labels": labels, "target": target, "task": task, "size": size, "strict": strict},
-        training={
-            "method": method,
-            "model": model,
-            "steps": steps,
-            "time_budget": time_budget,
-            "seed": seed,
-            "mirror": mirror or None,
-        },
+        labels=labels,
+        target=target,
+        task=task,
+        size=size,
+        strict=strict,
+        method=method,
+        model=model,
+        steps=steps,
+        time_budget=time_budget,
+        seed=seed,
+        mirror=mirror or None,
         device=device,
         resume=resume,
     )
@@ -104,7 +106,7 @@ def labels(
 def compare(
     data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
     methods: Annotated[
-        str, typer.Option(help="By commas; else supervised, lga, vat, lga+vat.")
+        str, typer.Option(help="By commas; else supervised, lga-evidence, vat and both.")
     ] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How often each is trained.")] = 3,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
@@ -132,11 +134,17 @@ def compare(
 
     run_compare(
         data,
-        methods=listed(methods),
-        seeds=seeds,
         out=out or Path("runs") / f"compare-{data.resolve().stem}",
-        reading={"labels": labels, "target": target, "task": task, "size": size, "strict": strict},
-        training={"model": model, "steps": steps, "mirror": mirror or None},
+        labels=labels,
+        target=target,
+        task=task,
+        size=size,
+        strict=strict,
+        methods=listed(methods) or None,
+        seeds=seeds,
+        model=model,
+        steps=steps,
+        mirror=mirror or None,
         device=device,
         workers=workers,
         command=typed(),

@@ -14,14 +14,13 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 import labelgrad
-from labelgrad.files import write_whole
-from labelgrad.fitting.files import csv_bytes, json_bytes
-from labelgrad.fitting.networks import Scale, network
+from labelgrad.files import csv_bytes, json_bytes, write_whole
 from labelgrad.fitting.plan import OWN
+from labelgrad.fitting.seam import Examples, Scale, kind_named, predict
+from labelgrad.models.by_name import network
 from labelgrad.tensor_file import unshared
-from labelgrad.training.evaluation import predict
 
-FORMAT = 1  # of the folder; another one is refused, not guessed at
+FORMAT = 2  # of the folder; another one is refused, not guessed at
 CONFIG, MODEL = "config.json", "model.safetensors"
 
 
@@ -36,7 +35,7 @@ class Config:
     shape: tuple[int, ...]
     factor: float  # what the network sees is x · factor + shift
     shift: float
-    preparation: dict[str, Any]
+    preprocessing: dict[str, Any]
     method: str
     step: int
     temperature: float = 1.0
@@ -47,7 +46,18 @@ class Config:
     @property
     def key(self) -> str:
         """What an example is called by."""
-        return "file" if self.kind == "pictures" else "row"
+        return kind_named(self.kind).key
+
+    @property
+    def transform(self) -> Scale:
+        """What turns examples as they were read into what the network sees."""
+        return Scale(self.factor, self.shift)
+
+    def meaning(self, outputs: Tensor) -> Tensor:
+        """Outputs of the network (n, classes) as calibrated probabilities, or as values (n,)."""
+        if self.task == "classification":
+            return (outputs / self.temperature).softmax(-1)
+        return outputs[:, 0] * self.spread + self.mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +121,8 @@ class Predictor:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Calibrated probabilities, or values, of examples as they were read."""
-        scale = Scale(self.config.factor, self.config.shift)
-        outputs = predict(self.model, scale(x)).double()
-        if self.config.task == "classification":
-            return (outputs / self.config.temperature).softmax(-1)
-        return outputs[:, 0] * self.config.spread + self.config.mean
+        seen = Examples(x, transform=self.config.transform)  # scaled some at a time
+        return self.config.meaning(predict(self.model, seen).double())
 
     def predictions(
         self, x: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
