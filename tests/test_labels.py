@@ -28,7 +28,7 @@ from labelgrad.fitting.corrections import (
 from labelgrad.fitting.look import look_first, sure_labels
 from labelgrad.fitting.neighbours import NEIGHBOURS, nearest
 from labelgrad.fitting.plan import load_plan
-from labelgrad.inputs.read import read
+from labelgrad.inputs.kinds import read
 from tests.command import COMMAND, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
 from tests.test_cli import gone

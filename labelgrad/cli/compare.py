@@ -24,7 +24,7 @@ from labelgrad.fitting.compare import (
 )
 from labelgrad.fitting.fit import check_device
 from labelgrad.fitting.ranking import Ranking, Scored
-from labelgrad.inputs.read import read
+from labelgrad.inputs.kinds import read
 
 
 def run_compare(

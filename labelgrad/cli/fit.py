@@ -25,8 +25,8 @@ from labelgrad.fitting.interruption import stopping
 from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.result import LABELS, REPORT, Result
 from labelgrad.fitting.wording import shown_error
-from labelgrad.inputs.dataset import Dataset, join_few
-from labelgrad.inputs.read import read
+from labelgrad.inputs.base import Dataset, join_few
+from labelgrad.inputs.kinds import read
 
 INTERRUPTED = 130
 PAUSE = 0.1  # seconds between two looks at the bar

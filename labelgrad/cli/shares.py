@@ -13,7 +13,7 @@ import torch
 from labelgrad.cli.progress import Progress
 from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.plan import Plan
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
 from labelgrad.training.parallel import History, finish_all
 
 MOST = 8

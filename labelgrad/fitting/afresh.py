@@ -16,7 +16,7 @@ from labelgrad.fitting.corrections import FILE as CORRECTIONS
 from labelgrad.fitting.corrections import corrected, folder_corrections, mark
 from labelgrad.fitting.plan import FILE, Plan, begun_with, save_plan, usable_method
 from labelgrad.fitting.predictor import CONFIG
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
 
 BEFORE = "before-corrections"
 HALF = f".{BEFORE}.partial"

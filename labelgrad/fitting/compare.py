@@ -19,8 +19,8 @@ from labelgrad.fitting.held_out import mistakes
 from labelgrad.fitting.plan import Plan, make_plan
 from labelgrad.fitting.ranking import Ranking, rank
 from labelgrad.fitting.verdict import BASELINE
-from labelgrad.inputs.dataset import Dataset
-from labelgrad.inputs.read import read_given
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import read
 from labelgrad.methods import parts
 from labelgrad.training.results import Line, Results
 
@@ -53,8 +53,8 @@ def compare(
     >>> [scored.method for scored in found.methods], found.examples
     (['supervised', 'lga'], 16)
     """
-    reading = {"labels": labels, "target": target, "size": size, "strict": strict}
-    return compare_source(read_given(data, y, task=task, **reading), **options)
+    reading: dict[str, Any] = {"labels": labels, "target": target, "size": size, "strict": strict}
+    return compare_source(read(data, y, task=task, **reading), **options)
 
 
 def compare_source(

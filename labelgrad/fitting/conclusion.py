@@ -15,11 +15,11 @@ from labelgrad.fitting.curves import curves
 from labelgrad.fitting.held_out import HeldOut, mistakes
 from labelgrad.fitting.labels import imputed, label_rows
 from labelgrad.fitting.neighbours import example_rows
-from labelgrad.fitting.networks import Scale
 from labelgrad.fitting.page import report_data, worth_a_look
 from labelgrad.fitting.predictor import FORMAT, Config, Predictor
 from labelgrad.fitting.result import Result
 from labelgrad.fitting.verdict import Verdict, judge
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.report.page import render
 
 
@@ -53,7 +53,8 @@ def conclude(contest: Contest, *, name: str, folder: Path | None) -> Result:
 def _config(
     contest: Contest, verdict: Verdict, calibration: Calibration | None, distances: Any
 ) -> Config:
-    source, scale = contest.source, Scale.of(contest.source)
+    source = contest.source
+    scale = kind_named(source.kind).transform(source.preprocessing, source.x)
     values = source.task == "regression" and verdict.examples > 0
     return Config(
         source.kind,
@@ -63,7 +64,7 @@ def _config(
         tuple(source.x.shape[1:]),
         scale.factor,
         scale.shift,
-        source.preparation,
+        source.preprocessing,
         verdict.kept,
         contest.step,
         1.0 if calibration is None else calibration.temperature,

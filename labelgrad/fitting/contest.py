@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from labelgrad.fitting.folds import held_out_folds
 from labelgrad.fitting.held_out import HeldOut
-from labelgrad.fitting.networks import Scale, network
+from labelgrad.fitting.networks import network
 from labelgrad.fitting.plan import BATCH, OWN, Plan, objective, views, width
 from labelgrad.fitting.verdict import BASELINE
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.schedules import Drop
 from labelgrad.training.batches import TensorBatches, mixed_seed
@@ -61,7 +62,7 @@ class Contest:
         only: str | None = None,
     ):
         self.source, self.plan, self.folder = source, plan, folder
-        self.x = Scale.of(source)(source.x)
+        self.x = kind_named(source.kind).transform(source.preprocessing, source.x)(source.x)
         self.mean, self.spread = _target_scale(source)
         self.y = source.y if source.task == "classification" else self._standardized()
         self.loss: Loss = CrossEntropy() if source.task == "classification" else SquaredError()

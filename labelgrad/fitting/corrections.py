@@ -13,8 +13,9 @@ from typing import NamedTuple
 from labelgrad.files import write_whole
 from labelgrad.fitting.files import csv_bytes
 from labelgrad.fitting.result import Result, every_example
+from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.inputs.cells import csv_rows, number
-from labelgrad.inputs.dataset import Dataset, join_few
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.nearest import did_you_mean
 
 FILE = "corrections.csv"
@@ -99,7 +100,7 @@ def corrected(source: Dataset, folder: Path | None) -> Dataset:
 
 def folder_corrections(source: Dataset, folder: Path) -> Corrections:
     """The corrections that are kept in a run folder, checked against the data."""
-    key = "file" if source.kind == "pictures" else "row"
+    key = kind_named(source.kind).key
     return read_corrections(folder / FILE, Known(key, set(source.names), source.classes))
 
 

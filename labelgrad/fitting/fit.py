@@ -18,8 +18,8 @@ from labelgrad.fitting.interruption import stopping
 from labelgrad.fitting.pace import affordable_steps
 from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_plan
 from labelgrad.fitting.result import Result
-from labelgrad.inputs.dataset import Dataset
-from labelgrad.inputs.read import read_given
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import read
 
 
 def fit(
@@ -35,7 +35,7 @@ def fit(
 ) -> Result:
     """Train on data with few labels, beside a supervised baseline, and keep the better model.
 
-    `data` is a folder of pictures, a table, an .npz file (see `labelgrad.inputs.read.read`) or
+    `data` is a folder of pictures, a table, an .npz file (see `labelgrad.inputs.kinds.read`) or
     an array, then with `y`: -1 or NaN where there is no label. `options` are those of `fit_source`.
 
     >>> import numpy as np
@@ -48,8 +48,8 @@ def fit(
     >>> len(result.predict(x[:3]))
     3
     """
-    reading = {"labels": labels, "target": target, "size": size, "strict": strict}
-    source = read_given(data, y, task=task, **reading)
+    reading: dict[str, Any] = {"labels": labels, "target": target, "size": size, "strict": strict}
+    source = read(data, y, task=task, **reading)
     name = str(data) if isinstance(data, str | Path) else "arrays"
     return fit_source(source, name=name, **options)
 

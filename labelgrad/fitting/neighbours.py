@@ -13,6 +13,7 @@ from torch import Tensor
 
 from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.labels import Imputed, Row
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.training.batches import mixed_seed
 
 NEIGHBOURS = 10
@@ -73,7 +74,7 @@ def _labels(contest: Contest, found: Imputed) -> Tensor:
 
 
 def _points(contest: Contest, found: Imputed) -> Tensor:
-    return contest.x if contest.x.ndim == 2 else found.everywhere.reshape(len(contest.x), -1)
+    return kind_named(contest.source.kind).near(contest.x, found.everywhere)
 
 
 def _others(contest: Contest) -> Tensor:

@@ -7,11 +7,9 @@ import re
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from labelgrad.functional import random_numbers
-from labelgrad.inputs.dataset import Dataset
-from labelgrad.inputs.row_scale import ROW_LENGTH
 from labelgrad.models.mlp import MLP
 from labelgrad.models.wide_resnet import WideResNet
 
@@ -38,11 +36,6 @@ def network(name: str, shape: Sequence[int], outputs: int, *, seed: int = 0) -> 
     raise ValueError(f"`model` must be {NAMES}, got {name!r}.")
 
 
-def usual_network(shape: Sequence[int]) -> str:
-    """The network for examples of a shape where none is asked for."""
-    return "mlp" if len(shape) == 1 else "wrn-10-1"
-
-
 def _perceptron(shape: Sequence[int], hidden: Sequence[int], outputs: int) -> nn.Module:
     plain = MLP(math.prod(shape), hidden, outputs)
     return plain if len(shape) == 1 else nn.Sequential(nn.Flatten(), plain)
@@ -64,28 +57,3 @@ def _wide_resnet(name: str, shape: Sequence[int], sizes: list[int], outputs: int
     )
     # Faster on a CPU and on a GPU; PyTorch's own annotations lack this form of the call.
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
-
-
-class Scale:
-    """How examples become what a network sees: pictures from -1 to 1, rows of a common length.
-
-    >>> Scale(factor=2.0, shift=-1.0)(torch.tensor([0, 1]))
-    tensor([-1.,  1.])
-    """
-
-    def __init__(self, factor: float, shift: float):
-        self.factor, self.shift = factor, shift
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x.float() * self.factor + self.shift
-
-    @classmethod
-    def of(cls, source: Dataset) -> Scale:
-        """The scale that fits the examples of a source."""
-        if source.x.ndim == 2:
-            return cls(ROW_LENGTH / math.sqrt(source.x.shape[1]), 0.0)
-        if source.x.dtype == torch.uint8:
-            return cls(2 / 255, -1.0)
-        low, high = float(source.x.min()), float(source.x.max())
-        factor = 2 / (high - low) if high > low else 1.0
-        return cls(factor, -1.0 - low * factor)

@@ -8,7 +8,7 @@ from torch import nn
 
 from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.plan import Plan
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
 
 WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
 PART = 0.85  # of the time goes into steps; the rest is for evaluation and files

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from labelgrad.fitting.calibration import calibrated
 from labelgrad.fitting.labels import Row
 from labelgrad.fitting.verdict import BASELINE, LEVEL
-from labelgrad.inputs.columns import from_json
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.report.choose import Rows, choose, choose_numbers
 from labelgrad.report.data import (
     Calibration,
@@ -27,7 +27,6 @@ from labelgrad.report.data import (
     reliability,
 )
 
-MOST_COLUMNS = 6  # of a table, shown beside a label
 Facts = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 
@@ -52,7 +51,7 @@ def report_data(
         seconds=facts["seconds"],
         seed=plan["seed"],
         version=facts["labelgrad"],
-        target=source.preparation.get("target"),
+        target=source.preprocessing.get("target"),
         held_out=_division(facts),
         classes=classes,
         class_counts=list(facts["counts"]["classes"].values()) if classes else (),
@@ -61,7 +60,7 @@ def report_data(
         result=_result(facts["verdict"]),
         curves=_curves(facts["curves"]),
         gradients=_gradients(facts["curves"]),
-        columns=_columns(source),
+        columns=kind_named(source.kind).columns(source.preprocessing),
         **_held_out(facts, held_out, len(classes)),
         surest=[examples[row] for row in chosen.surest],
         least_sure=[examples[row] for row in chosen.least_sure],
@@ -136,32 +135,17 @@ def _held_out(facts: Facts, held_out: Arrays, classes: int) -> Facts:
     return {"confusion": confusion.tolist(), "calibration": calibration}
 
 
-def _columns(source: Dataset) -> list[str]:
-    described = source.preparation.get("columns", [])[:MOST_COLUMNS]
-    return [str(column["name"]) for column in described]
-
-
 def _example(source: Dataset, place: int, row: Row) -> Example:
-    x = source.x[place].numpy()
-    is_picture = x.dtype == np.uint8
+    shown = kind_named(source.kind).show(source.preprocessing, source.x[place].numpy())
     return Example(
         source.names[place],
         _text(row["label"]),
         _text(row["prediction"]),
         row["label_probability"],
         row["prediction_probability"],
-        picture=x if is_picture else None,
-        cells=[] if is_picture else _cells(source, x),
+        picture=shown.picture,
+        cells=shown.cells,
     )
-
-
-def _cells(source: Dataset, x: NDArray[Any]) -> list[str]:
-    shown, start = [], 0
-    for described in source.preparation.get("columns", [])[:MOST_COLUMNS]:
-        column = from_json(described)
-        shown.append(column.show(x[start : start + column.width]))
-        start += column.width
-    return shown
 
 
 def _text(value: Any) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import nn
 
-from labelgrad.augment.views import Noise, Pictures
 from labelgrad.files import write_whole
 from labelgrad.fitting.files import json_bytes
-from labelgrad.fitting.networks import Scale, network, usual_network
+from labelgrad.fitting.networks import network
 from labelgrad.fitting.verdict import BASELINE
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset, Defaults
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.labels.evidence import usual_scale
 from labelgrad.labels.rate import label_schedule
 from labelgrad.losses import SquaredError
@@ -25,11 +25,8 @@ from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.step import Views
 
-METHOD = {"pictures": "lga-evidence", "table": "lga-evidence"}  # where none is asked for
-STEPS = {"pictures": 1000, "table": 5000}
+METHOD = "lga-evidence"  # where none is asked for
 REGRESSION_STEPS, STEPS_A_LABEL = (300, 5000), 5  # at least and at most, and between
-LEARNING_RATE = {"pictures": 1e-3, "table": 2e-4}
-VAT_RADIUS = {"pictures": 1.0, "table": 0.3}
 BATCH = 50  # labeled, and again as many unlabeled
 FILE, VERSION = "plan.json", 1
 OWN = "own"  # the name of a network that a person brings
@@ -73,16 +70,16 @@ def make_plan(
     mirror: bool | None = None,
 ) -> Plan:
     """What was asked for, and what is usual for such data in place of what was not."""
-    kind, shape = _kind(source), tuple(source.x.shape[1:])
-    name = OWN if isinstance(model, nn.Module) else model or usual_network(shape)
+    usual, shape = _usual(source), tuple(source.x.shape[1:])
+    name = OWN if isinstance(model, nn.Module) else model or usual.network
     if name != OWN:
         network(name, shape, width(source))  # a name that means nothing is told at once
-    chosen = usable_method(source, method or METHOD[kind])
+    chosen = usable_method(source, method or METHOD)
     return Plan(
         chosen,
         name,
         _usual_steps(source) if steps is None else steps,
-        LEARNING_RATE[kind],
+        usual.learning_rate,
         seed or 0,
         bool(mirror),
     )
@@ -125,12 +122,9 @@ def width(source: Dataset) -> int:
 
 def views(plan: Plan, source: Dataset) -> Views:
     """How examples may be changed at random: a small shift, or a little noise."""
-    if source.x.ndim == 2:
-        unit = Scale.of(source).factor  # of a standard deviation
-        return Noise(0.1 * unit, 0.5 * unit)
-    side = min(source.x.shape[2:])
-    pixels = 0 if side < 4 else max(1, side // 16)
-    return Pictures(mirror=plan.mirror, pixels=pixels)
+    kind = kind_named(source.kind)
+    scale = kind.transform(source.preprocessing, source.x)
+    return kind.views(tuple(source.x.shape[1:]), scale, plan.mirror)
 
 
 def objective(name: str, plan: Plan, source: Dataset, rows: int) -> Objective:
@@ -138,7 +132,7 @@ def objective(name: str, plan: Plan, source: Dataset, rows: int) -> Objective:
     batch = min(BATCH, rows)
     if source.task == "classification":
         problem = Problem(rows, len(source.classes), batch, plan.steps)
-        return classes_method(name, problem, {"vat": {"eps": VAT_RADIUS[_kind(source)]}})
+        return classes_method(name, problem, {"vat": {"eps": _usual(source).vat_radius}})
     if not parts(name):
         return Supervised()
     loss = SquaredError()
@@ -175,14 +169,14 @@ def _kept(folder: Path) -> tuple[dict[str, Any], Plan]:
 
 def _usual_steps(source: Dataset) -> int:
     if source.task == "classification":
-        return STEPS[_kind(source)]
+        return _usual(source).steps
     # Values that are learned by heart are worse than values half learned: few labels, few steps.
     few, many = REGRESSION_STEPS
     return min(max(few, STEPS_A_LABEL * int(source.labeled.sum())), many)
 
 
-def _kind(source: Dataset) -> str:
-    return "table" if source.x.ndim == 2 else "pictures"
+def _usual(source: Dataset) -> Defaults:
+    return kind_named(source.kind).defaults(tuple(source.x.shape[1:]))
 
 
 def _few(summary: dict[str, Any]) -> str:

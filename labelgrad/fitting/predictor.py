@@ -16,8 +16,10 @@ from torch import Tensor, nn
 import labelgrad
 from labelgrad.files import write_whole
 from labelgrad.fitting.files import csv_bytes, json_bytes
-from labelgrad.fitting.networks import Scale, network
+from labelgrad.fitting.networks import network
 from labelgrad.fitting.plan import OWN
+from labelgrad.inputs.base import Scale
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.tensor_file import unshared
 from labelgrad.training.evaluation import predict
 
@@ -47,7 +49,7 @@ class Config:
     @property
     def key(self) -> str:
         """What an example is called by."""
-        return "file" if self.kind == "pictures" else "row"
+        return kind_named(self.kind).key
 
 
 @dataclass(frozen=True, eq=False)

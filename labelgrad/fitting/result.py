@@ -18,8 +18,7 @@ from labelgrad.fitting.files import csv_bytes, json_bytes
 from labelgrad.fitting.labels import COLUMNS, Row, csv_cells, rows_of
 from labelgrad.fitting.predictor import Predictions, Predictor, load_predictor
 from labelgrad.fitting.wording import shown_error
-from labelgrad.inputs.arrays import prepare_array
-from labelgrad.inputs.read import prepare
+from labelgrad.inputs.kinds import prepare
 
 FACTS, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
 REPORT, EXAMPLES = "report.html", "examples.csv"
@@ -44,9 +43,7 @@ class Result:
     def predict(self, data: str | Path | ArrayLike, *, strict: bool = False) -> Predictions:
         """Predictions for new data of the kind the model was trained on: a path, or an array."""
         preparation = self.predictor.config.preparation
-        if isinstance(data, str | Path):
-            return self.predictor.predictions(*prepare(preparation, data, strict=strict))
-        return self.predictor.predictions(*prepare_array(preparation, np.asarray(data)))
+        return self.predictor.predictions(*prepare(preparation, data, strict=strict))
 
     def report(self, path: str | Path = REPORT) -> Path:
         """Write the report, one page that needs nothing else, and say where it is."""
