@@ -30,7 +30,7 @@ from labelgrad.fitting.corrections import (
 from labelgrad.fitting.labels import NEIGHBOURS, nearest
 from labelgrad.fitting.plan import load_plan
 from labelgrad.fitting.review import review_queue, sure_labels
-from labelgrad.inputs.read import read
+from labelgrad.inputs.kinds import read
 from tests.command import COMMAND, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
 from tests.test_cli import gone

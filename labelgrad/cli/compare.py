@@ -15,7 +15,7 @@ from labelgrad.cli.progress import now_and_then, progress
 from labelgrad.cli.say import say
 from labelgrad.fitting.compare import compare
 from labelgrad.fitting.ranking import Ranking, Scored
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
 from labelgrad.training.results import RESULTS
 
 

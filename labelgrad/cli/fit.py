@@ -17,7 +17,7 @@ from labelgrad.cli.say import say
 from labelgrad.fitting.fit import fit
 from labelgrad.fitting.result import LABELS, REPORT, Result, Summary
 from labelgrad.fitting.verdict import shown_error
-from labelgrad.inputs.dataset import Dataset, join_few
+from labelgrad.inputs.base import Dataset, join_few
 
 INTERRUPTED = 130
 MANY = 20  # classes; the counts of more would fill the screen

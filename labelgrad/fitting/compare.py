@@ -21,9 +21,9 @@ from labelgrad.fitting.cross_validation import (
 from labelgrad.fitting.fit import check_device
 from labelgrad.fitting.plan import Plan, make_plan
 from labelgrad.fitting.ranking import Ranking, rank
-from labelgrad.fitting.seam import read
 from labelgrad.fitting.verdict import BASELINE
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import read
 from labelgrad.methods import parts
 from labelgrad.training.parallel import History, finish_all
 from labelgrad.training.results import Line, Results

@@ -22,9 +22,9 @@ from labelgrad.fitting.plan import FILE as PLAN
 from labelgrad.fitting.plan import Plan, begun_with, save_plan, usable_method
 from labelgrad.fitting.predictor import CONFIG
 from labelgrad.fitting.result import Result
-from labelgrad.fitting.seam import kind_named
+from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.inputs.cells import csv_rows, number
-from labelgrad.inputs.dataset import Dataset, join_few
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.nearest import did_you_mean
 
 FILE = "corrections.csv"

@@ -23,9 +23,10 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad.fitting.plan import BATCH, OWN, Plan, learning_rate, objective, outputs_for, views
-from labelgrad.fitting.seam import Examples, Recipe, TensorBatches, kind_named, predict
+from labelgrad.fitting.seam import Examples, Recipe, TensorBatches, predict
 from labelgrad.fitting.verdict import BASELINE, HeldOut
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.labels.table import LabelTable
 from labelgrad.losses import CrossEntropy, SquaredError
 from labelgrad.models.by_name import network

@@ -26,9 +26,9 @@ from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_p
 from labelgrad.fitting.predictor import Config, Predictor
 from labelgrad.fitting.report import report_data
 from labelgrad.fitting.result import Counts, Result, Summary
-from labelgrad.fitting.seam import read
 from labelgrad.fitting.verdict import judge
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import read
 from labelgrad.report.page import render
 
 WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
@@ -119,7 +119,7 @@ def fit(
             if place is None and workers > 1:  # what processes learn, they hand over in a folder
                 place = Path(until_done.enter_context(TemporaryDirectory()))
             trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
-            name = str(data) if isinstance(data, str | Path) else "arrays"
+            name = str(data) if isinstance(data, str | Path) else dataset.kind
             return finalize(trained, name=name, folder=folder)
 
 

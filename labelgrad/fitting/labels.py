@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from labelgrad.files import csv_bytes
-from labelgrad.fitting.seam import kind_named
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.training.batches import mixed_seed
 
 NEIGHBOURS = 10

@@ -10,9 +10,9 @@ from typing import Any
 from torch import nn
 
 from labelgrad.files import json_bytes, write_whole
-from labelgrad.fitting.seam import kind_named
 from labelgrad.fitting.verdict import BASELINE
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.labels.evidence import usual_scale
 from labelgrad.labels.rate import label_schedule
 from labelgrad.losses import SquaredError
@@ -27,6 +27,7 @@ from labelgrad.step import Views
 
 METHOD = "lga-evidence"  # where none is asked for
 REGRESSION_STEPS, STEPS_A_LABEL = (300, 5000), 5  # at least and at most, and between
+DROP_AT = 0.8  # of the steps, where the learning rate of pictures falls
 BATCH = 50  # labeled, and again as many unlabeled
 FILE, VERSION = "plan.json", 2
 OWN = "own"  # the name of a network that a person brings
@@ -132,15 +133,20 @@ def objective(method: str, plan: Plan, dataset: Dataset) -> Objective:
 def views(method: str, plan: Plan, dataset: Dataset) -> Views | None:
     """How examples are changed at random: pictures always, rows where a method compares views."""
     kind, shape = kind_named(dataset.kind), tuple(dataset.x.shape[1:])
-    if kind.defaults(shape).augment or any(METHODS[term].strong_views for term in parts(method)):
-        return kind.views(shape, kind.transform(dataset.preprocessing, dataset.x), plan.mirror)
-    return None
+    if has_columns(dataset) and not any(METHODS[term].strong_views for term in parts(method)):
+        return None
+    return kind.views(shape, kind.transform(dataset.preprocessing, dataset.x), plan.mirror)
 
 
 def learning_rate(plan: Plan, dataset: Dataset) -> float | Schedule:
-    """The rate of every step: the same to the end, or less where such data gain by it."""
-    drop_at = kind_named(dataset.kind).defaults(dataset.x.shape[1:]).drop_at
-    return plan.learning_rate if drop_at is None else Drop(plan.learning_rate, drop_at * plan.steps)
+    """The rate of every step: the same to the end for rows, less towards it for pictures."""
+    rate = plan.learning_rate
+    return rate if has_columns(dataset) else Drop(rate, at=DROP_AT * plan.steps)
+
+
+def has_columns(dataset: Dataset) -> bool:
+    """Whether its examples are rows of a table, trained on as `LGAClassifier` does."""
+    return bool(kind_named(dataset.kind).columns(dataset.preprocessing))
 
 
 def save_plan(

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 import labelgrad
 from labelgrad.files import csv_bytes, json_bytes, write_whole
 from labelgrad.fitting.plan import OWN
-from labelgrad.fitting.seam import Examples, Scale, kind_named, predict
+from labelgrad.fitting.seam import Examples, predict
+from labelgrad.inputs.base import Scale
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.models.by_name import network
 from labelgrad.tensor_file import unshared
 

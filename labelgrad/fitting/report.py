@@ -15,9 +15,9 @@ from labelgrad.fitting.cross_validation import CurvePoint
 from labelgrad.fitting.labels import Imputed, ImputedLabel
 from labelgrad.fitting.result import Summary
 from labelgrad.fitting.review import shown
-from labelgrad.fitting.seam import kind_named
 from labelgrad.fitting.verdict import BASELINE, LEVEL, Verdict
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.report.choose import Rows, choose, choose_numbers
 from labelgrad.report.data import (
     Calibration,

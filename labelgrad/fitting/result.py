@@ -28,8 +28,8 @@ from labelgrad.fitting.labels import (
 )
 from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.predictor import FORMAT, Predictions, Predictor, load_predictor
-from labelgrad.fitting.seam import prepare
 from labelgrad.fitting.verdict import Verdict, shown_error
+from labelgrad.inputs.kinds import prepare
 from labelgrad.report.data import Estimate
 
 SUMMARY, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
@@ -50,7 +50,7 @@ class Counts:
 class Summary:
     """What was done, and what came of it: the content of `result.json`."""
 
-    data: str  # the path, or "arrays"
+    data: str  # the path, or the kind of what was handed over
     kind: str
     task: str
     counts: Counts
