@@ -22,17 +22,27 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labelgrad.fitting.plan import BATCH, OWN, Plan, learning_rate, objective, outputs_for, views
-from labelgrad.fitting.seam import Examples, Recipe, TensorBatches, predict
+from labelgrad.fitting.plan import (
+    BATCH,
+    OWN,
+    Plan,
+    learning_rate,
+    loss_for,
+    objective,
+    outputs_for,
+    views,
+)
 from labelgrad.fitting.verdict import BASELINE, HeldOut
+from labelgrad.functional import mixed_seed
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.labels.table import LabelTable
-from labelgrad.losses import CrossEntropy, SquaredError
 from labelgrad.models.by_name import network
 from labelgrad.objectives.lga import LGA
-from labelgrad.training.batches import mixed_seed
+from labelgrad.training.batches import Examples, TensorBatches
+from labelgrad.training.evaluation import predict
 from labelgrad.training.parallel import History, finish_all
+from labelgrad.training.recipe import Recipe
 from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
 
@@ -192,7 +202,13 @@ class CrossValidation:
                     errors = [record["held_out_error"] ** power for record in folds]
                     error = np.average(errors, weights=weights) ** (1 / power) * self.spread
                     loss = np.average([r["held_out_loss"] for r in folds], weights=weights)
-                point = last["step"], method, last["loss"], last.get("gap"), last.get("cosine")
+                point = (
+                    last["step"],
+                    method,
+                    last["loss"],
+                    last.get("lga/gap"),
+                    last.get("lga/cosine"),
+                )
                 points.append(CurvePoint(*point, error, loss))
         return sorted(points, key=lambda point: point.step)
 
@@ -205,7 +221,7 @@ class CrossValidation:
             None if method == BASELINE else self._batches(self.unlabeled, None),
             steps=plan.steps,
             learning_rate=learning_rate(plan, self.dataset),
-            loss=CrossEntropy() if self.dataset.task == "classification" else SquaredError(),
+            loss=loss_for(self.dataset),
             views=views(method, plan, self.dataset),
             seed=plan.seed,
             device=self.device,

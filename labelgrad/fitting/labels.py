@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from labelgrad.files import csv_bytes
+from labelgrad.functional import mixed_seed
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
-from labelgrad.training.batches import mixed_seed
 
 NEIGHBOURS = 10
 MOST = 20_000  # examples to look for them among: all labeled ones, and others at random

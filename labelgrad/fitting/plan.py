@@ -13,15 +13,11 @@ from labelgrad.files import json_bytes, write_whole
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
-from labelgrad.labels.evidence import usual_scale
-from labelgrad.labels.rate import label_schedule
-from labelgrad.losses import SquaredError
-from labelgrad.methods import LGA_TERMS, METHODS, SUPERVISED_WEIGHT, Problem, parts
-from labelgrad.methods import method as classes_method
+from labelgrad.losses import CrossEntropy, Loss, SquaredError
+from labelgrad.methods import Problem, every_method, parts
+from labelgrad.methods import method as method_named
 from labelgrad.models.by_name import network
 from labelgrad.objective import Objective
-from labelgrad.objectives.lga import LGA
-from labelgrad.objectives.supervised import Supervised
 from labelgrad.schedules import Drop, Schedule
 from labelgrad.step import Views
 
@@ -89,7 +85,7 @@ def make_plan(
 def usual_steps(dataset: Dataset) -> int:
     """How long to train where nobody says."""
     if dataset.task == "classification":
-        return kind_named(dataset.kind).defaults(dataset.x.shape[1:]).steps
+        return kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:])).steps
     # Values that are learned by heart are worse than values half learned: few labels, few steps.
     few, many = REGRESSION_STEPS
     return min(max(few, STEPS_A_LABEL * int(dataset.labeled.sum())), many)
@@ -98,9 +94,10 @@ def usual_steps(dataset: Dataset) -> int:
 def usable_method(dataset: Dataset, name: str) -> str:
     """The method of a name as the data allow it: without unlabeled examples it is supervised."""
     terms = parts(name)
-    if dataset.task == "regression" and terms not in ([], *([term] for term in LGA_TERMS)):
+    for_values = [term for term, method in every_method().items() if method.values]
+    if dataset.task == "regression" and terms not in ([], *([term] for term in for_values)):
         raise ValueError(
-            f"Regression can be learned by supervised, {' and '.join(LGA_TERMS)}, and {name} "
+            f"Regression can be learned by supervised, {' and '.join(for_values)}, and {name} "
             f"needs classes; choose one of those, or --task classification."
         )
     unlabeled = int((~dataset.labeled).sum())
@@ -112,28 +109,23 @@ def outputs_for(dataset: Dataset) -> int:
     return len(dataset.classes) or 1
 
 
+def loss_for(dataset: Dataset) -> Loss:
+    """What is made small: cross-entropy of classes, squared distances of values."""
+    return CrossEntropy() if dataset.task == "classification" else SquaredError()
+
+
 def objective(method: str, plan: Plan, dataset: Dataset) -> Objective:
     """The objective of a method, for classes or for values."""
-    rows, terms = int((~dataset.labeled).sum()), parts(method)
-    batch = min(BATCH, rows)
-    if dataset.task == "classification":
-        problem = Problem(rows, len(dataset.classes), batch, plan.steps)
-        radius = kind_named(dataset.kind).defaults(dataset.x.shape[1:]).vat_radius
-        return classes_method(method, problem, {"vat": {"eps": radius}})
-    if not terms:
-        return Supervised()
-    loss = SquaredError()
-    if terms == ["lga"]:
-        lga = LGA(rows, 1, loss=loss, label_rate=label_schedule(rows, 1, batch, plan.steps))
-    else:
-        lga = LGA(rows, 1, loss=loss, evidence=usual_scale(loss))
-    return SUPERVISED_WEIGHT * Supervised() + lga
+    rows = int((~dataset.labeled).sum())
+    size = rows, outputs_for(dataset), min(BATCH, rows), plan.steps
+    radius = kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:])).vat_radius
+    return method_named(method, Problem(*size, loss_for(dataset)), {"vat": {"eps": radius}})
 
 
 def views(method: str, plan: Plan, dataset: Dataset) -> Views | None:
     """How examples are changed at random: pictures always, rows where a method compares views."""
     kind, shape = kind_named(dataset.kind), tuple(dataset.x.shape[1:])
-    if has_columns(dataset) and not any(METHODS[term].strong_views for term in parts(method)):
+    if has_columns(dataset) and not any(every_method()[term].views for term in parts(method)):
         return None
     return kind.views(shape, kind.transform(dataset.preprocessing, dataset.x), plan.mirror)
 

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 import labelgrad
 from labelgrad.files import csv_bytes, json_bytes, write_whole
 from labelgrad.fitting.plan import OWN
-from labelgrad.fitting.seam import Examples, predict
 from labelgrad.inputs.base import Scale
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.models.by_name import network
 from labelgrad.tensor_file import unshared
+from labelgrad.training.batches import Examples
+from labelgrad.training.evaluation import predict
 
 FORMAT = 2  # of the folder; another one is refused, not guessed at
 CONFIG, MODEL = "config.json", "model.safetensors"

@@ -109,7 +109,8 @@ def _curves(points: Sequence[CurvePoint]) -> list[Curve]:
                 if point.method == name and (value := getattr(point, measure)) is not None
             ]
             if mine:
-                curves.append(Curve(name, measure, *zip(*mine, strict=True), name == BASELINE))
+                steps, values = zip(*mine, strict=True)
+                curves.append(Curve(name, measure, steps, values, name == BASELINE))
     return curves
 
 

@@ -68,7 +68,7 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
-        found = {"format": FORMAT, "labelgrad": self.version} | asdict(self)
+        found: dict[str, Any] = {"format": FORMAT, "labelgrad": self.version} | asdict(self)
         del found["version"]
         if not self.counts.classes:
             del found["counts"]["classes"]
