@@ -17,6 +17,7 @@ from types import FrameType
 import numpy as np
 
 import labelgrad
+from labelgrad.cli import app
 from labelgrad.cli import fit as command
 
 HOME = Path(labelgrad.__file__).parent
@@ -45,21 +46,27 @@ def files_visited(folder: Path) -> set[tuple[str, str]]:
 
     data = write_table(folder / "table.csv")
     command.usual_workers = lambda device: 1
-    arguments = sys.argv, sys.stdout
-    sys.argv = ["labelgrad", "fit", str(data), "--steps", "30", "--out", str(folder / "run")]
-    from labelgrad.cli.app import main as labelgrad_command
+    fit(data, folder / "first")  # so that all modules are there: what they run then is no call
+    sys.settrace(trace)
+    try:
+        fit(data, folder / "second")
+    finally:
+        sys.settrace(None)
+    return visited
 
+
+def fit(data: Path, out: Path) -> None:
+    """The command, silent."""
+    before = sys.argv, sys.stdout
+    sys.argv = ["labelgrad", "fit", str(data), "--steps", "30", "--out", str(out)]
     with open(os.devnull, "w") as sys.stdout:
-        sys.settrace(trace)
         try:
-            labelgrad_command()
+            app.main()
         except SystemExit as end:
             if end.code:
                 raise
         finally:
-            sys.settrace(None)
-            sys.argv, sys.stdout = arguments
-    return visited
+            sys.argv, sys.stdout = before
 
 
 def write_table(path: Path) -> Path:

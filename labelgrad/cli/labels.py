@@ -10,13 +10,13 @@ from rich.text import Text
 
 from labelgrad.cli.say import say
 from labelgrad.fitting.corrections import BEFORE, FILE, Known, read_corrections, take_corrections
+from labelgrad.fitting.labels import shown
 from labelgrad.fitting.result import Result, load
 from labelgrad.fitting.review import (
     ReviewItem,
     review_queue,
     save_review_queue,
     save_sure_labels,
-    shown,
     sure_labels,
 )
 

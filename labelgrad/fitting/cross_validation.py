@@ -32,6 +32,7 @@ from labelgrad.fitting.plan import (
     outputs_for,
     views,
 )
+from labelgrad.fitting.predictor import outputs_of
 from labelgrad.fitting.verdict import BASELINE, HeldOut
 from labelgrad.functional import mixed_seed
 from labelgrad.inputs.base import Dataset
@@ -40,7 +41,6 @@ from labelgrad.labels.table import LabelTable
 from labelgrad.models.by_name import network
 from labelgrad.objectives.lga import LGA
 from labelgrad.training.batches import Examples, TensorBatches
-from labelgrad.training.evaluation import predict
 from labelgrad.training.parallel import History, finish_all
 from labelgrad.training.recipe import Recipe
 from labelgrad.training.run import Run
@@ -183,7 +183,7 @@ class CrossValidation:
         outputs = {name: [torch.zeros(0, outputs_for(self.dataset))] for name in self.methods}
         for each in folds:
             mine = Examples(self.dataset.x, rows=each.held_out, transform=self.transform)
-            outputs[each.method].append(predict(each.run.trainer.evaluated, mine))
+            outputs[each.method].append(outputs_of(each.run.trainer.evaluated, mine))
         places = torch.cat(rows) if rows else torch.zeros(0, dtype=torch.int64)
         joined = {name: torch.cat(found) for name, found in outputs.items()}
         return HeldOut(places, self.y[places], joined, self.dataset.task, self.spread)

@@ -145,6 +145,17 @@ def nearest(points: Tensor, rows: Tensor, others: Tensor) -> Tensor:
     return found.gather(1, itself_last)[:, : many - 1]
 
 
+def shown(value: Label | None) -> str:
+    """A class, or a number that is short enough to read.
+
+    >>> shown("cat"), shown(3.14159), shown(None)
+    ('cat', '3.142', '')
+    """
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else value
+
+
 def labels_csv(rows: Sequence[ImputedLabel], key: str) -> bytes:
     r"""The content of `labels.csv`; its first column is `file` or `row`.
 

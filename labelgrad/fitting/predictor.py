@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from labelgrad.training.batches import Examples
 from labelgrad.training.evaluation import predict
 
 FORMAT = 2  # of the folder; another one is refused, not guessed at
+AT_ONCE, MOST = 2**18, 1000  # numbers, which are 1 MB, and examples that are predicted at once
 CONFIG, MODEL = "config.json", "model.safetensors"
 
 
@@ -124,8 +126,8 @@ class Predictor:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Calibrated probabilities, or values, of examples as they were read."""
-        seen = Examples(x, transform=self.config.transform)  # scaled some at a time
-        return self.config.meaning(predict(self.model, seen).double())
+        outputs = outputs_of(self.model, Examples(x, transform=self.config.transform))
+        return self.config.meaning(outputs.double())
 
     def predictions(
         self, x: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
@@ -140,6 +142,12 @@ class Predictor:
         head = {"format": FORMAT, "labelgrad": labelgrad.__version__, "model": _digest(weights)}
         write_whole(folder / MODEL, weights)
         write_whole(folder / CONFIG, json_bytes(head | asdict(self.config)))
+
+
+def outputs_of(model: nn.Module, examples: Examples) -> Tensor:
+    """The model's outputs; examples are scaled some at a time, and so never copied as a whole."""
+    many = AT_ONCE // max(1, math.prod(examples.x.shape[1:]))
+    return predict(model, examples, batch_size=max(1, min(MOST, many)))
 
 
 def load_predictor(folder: Path, model: nn.Module | None = None) -> Predictor:

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from labelgrad.fitting.calibration import calibrated
 from labelgrad.fitting.cross_validation import CurvePoint
-from labelgrad.fitting.labels import Imputed, ImputedLabel
+from labelgrad.fitting.labels import Imputed, ImputedLabel, shown
 from labelgrad.fitting.result import Summary
-from labelgrad.fitting.review import shown
 from labelgrad.fitting.verdict import BASELINE, LEVEL, Verdict
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labelgrad.files import csv_bytes, write_whole
-from labelgrad.fitting.labels import Example, ImputedLabel, Label
+from labelgrad.fitting.labels import Example, ImputedLabel, Label, shown
 from labelgrad.fitting.result import Result
 
 APART = 0.5  # more neighbours than this share are against the label
@@ -89,17 +89,6 @@ def save_review_queue(items: Sequence[ReviewItem], key: str, path: Path) -> None
         for item in items
     ]
     write_whole(path, csv_bytes(columns, rows))
-
-
-def shown(value: Label | None) -> str:
-    """A class, or a number that is short enough to read.
-
-    >>> shown("cat"), shown(3.14159), shown(None)
-    ('cat', '3.142', '')
-    """
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def _against(row: ImputedLabel, near: Example) -> tuple[bool, bool]:
