@@ -92,13 +92,13 @@ def register(
 
 
 def every_method() -> dict[str, Method]:
-    """All terms by their names, those that other packages registered included.
+    """All terms beside the labeled loss, by name, those of other packages included.
 
     >>> every_method()["vat"].paper
     'Miyato et al., 2018'
     """
     _read_files()
-    return dict(sorted(_registered.items()))
+    return {name: _registered[name] for name in sorted(_registered) if name != SUPERVISED}
 
 
 @cache
@@ -137,12 +137,11 @@ def method(
     Supervised() + SmoothRamp(steps=400.0, top=0.3) * VAT(eps=2.0, xi=0.001, power_iterations=1) \
 + 0.1 * EntMin()
     """
-    from labelgrad.objectives.supervised import Supervised
-
     chosen, own = [every_method()[part] for part in parts(name)], settings or {}
     usual = min((term.supervised_weight for term in chosen), default=1.0)
     weight = own.get(SUPERVISED, {}).get("weight", usual)
-    objective: Objective = Supervised() if weight == 1 else weight * Supervised()
+    labeled = _registered[SUPERVISED].build(problem)
+    objective = labeled if weight == 1 else weight * labeled
     for term in chosen:
         objective = objective + term.build(problem, **own.get(term.name, {}))
     return objective

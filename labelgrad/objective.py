@@ -37,6 +37,12 @@ class Objective(nn.Module):
         """How records and error messages call this objective."""
         return type(self).__name__.lower()
 
+    def __call__(self, step: Step) -> Tensor:
+        """`forward`, with the same random numbers however often it is asked."""
+        with step.asked():
+            value: Tensor = super().__call__(step)
+        return value
+
     def forward(self, step: Step) -> Tensor:
         """The value for one step, differentiable in the model's parameters.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from labelgrad.functional import flat_gradient, random_numbers
+from labelgrad.functional import flat_gradient, mixed_seed, random_numbers
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.replay import Remembering, Replaying
+
+LABELED, UNLABELED, EXTRA = range(3)  # passes, whose random numbers are told apart
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ class Step:
         self._bare, self._views, self._remember = bare(model), views, remember
         self._autocast = autocast
         self._draws = may_draw(model) if draws is None else draws
-        self._model_numbers: list[Tensor | int] = [seed]  # what the model's next pass draws from
+        self._seed, self._place = seed, 0  # the place among the parts
+        self._asked, self._extra_passes = 0, 0
+        self._begin: Tensor | None = None  # where the objective's own draws begin
         self.params = {name: p for name, p in self._bare.named_parameters() if p.requires_grad}
         self.generator = torch.Generator(labeled.x.device).manual_seed(seed)
         self.loss: Loss = CrossEntropy() if loss is None else loss
@@ -125,7 +129,7 @@ class Step:
             vars(piece).update(vars(self))
             piece.labeled, piece._unlabeled = labeled[place], unlabeled[place]
             piece._clean, piece.kept = clean[place], {}
-            piece.parts = pieces
+            piece.parts, piece._place = pieces, place
             pieces.append(piece)
         return pieces
 
@@ -151,15 +155,15 @@ class Step:
     @cached_property
     def labeled_outputs(self) -> Tensor:
         """The model on the labeled batch."""
-        return self.forward(self.labeled.x)
+        with self._numbers(LABELED), self._precision():
+            return self._full(self.model(self.labeled.x))
 
     @cached_property
     def unlabeled_outputs(self) -> Tensor:
         """The model on the unlabeled batch."""
-        self._drawn = self._model_numbers[0]
         self._memory = Remembering() if self._remember else None
-        with self._memory or nullcontext():
-            return self.forward(self.unlabeled.x)
+        with self._memory or nullcontext(), self._numbers(UNLABELED), self._precision():
+            return self._full(self.model(self.unlabeled.x))
 
     @property
     def all_unlabeled_outputs(self) -> Tensor:
@@ -199,18 +203,20 @@ class Step:
         MixMatch's mixed examples are such, the passes of FixMatch and VAT are not
         (`extra_forward`).
         """
-        with self._numbers(), self._precision():
+        self._extra_passes += 1
+        with self._numbers(EXTRA, self._extra_passes), self._precision():
             return self._full(self.model(x))
 
     def extra_forward(self, x: Tensor, params: Mapping[str, Tensor] | None = None) -> Tensor:
         """A pass, at other parameters if given, that leaves no trace in buffers."""
-        with self._numbers():
+        self._extra_passes += 1
+        with self._numbers(EXTRA, self._extra_passes):
             return self._call(params or {}, x)
 
     def replay_unlabeled(self, params: Mapping[str, Tensor]) -> Tensor:
         """The unlabeled pass again at other parameters: same random draws, no trace left."""
         _ = self.unlabeled_outputs  # the pass to be replayed comes first
-        with random_numbers(self._device, self._drawn) if self._draws else nullcontext():
+        with self._numbers(UNLABELED):
             return self._call(params, self.unlabeled.x)
 
     def remembered(self) -> AbstractContextManager[object]:
@@ -223,6 +229,20 @@ class Step:
         """The distance from 1 to the next number in the precision that passes are computed in."""
         dtype = self._autocast or next(iter(self.params.values())).dtype
         return torch.finfo(dtype).eps
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """An objective is asked for its value: what it draws is what it drew the first time."""
+        if self._asked == 0:
+            if self._begin is None:
+                self._begin = self.generator.get_state()
+            self.generator.set_state(self._begin)
+            self._extra_passes = 0
+        self._asked += 1
+        try:
+            yield
+        finally:
+            self._asked -= 1
 
     def report(self, name: str, value: Tensor) -> None:
         """Record a measurement of this step, as `term/name` of the term that is being asked."""
@@ -243,8 +263,11 @@ class Step:
     def _device(self) -> torch.device:
         return self.labeled.x.device
 
-    def _numbers(self) -> AbstractContextManager[object]:
-        return _OwnNumbers(self) if self._draws else nullcontext()
+    def _numbers(self, *which: int) -> AbstractContextManager[object]:
+        """What the model draws by itself in a pass: a function of the step and the pass."""
+        if not self._draws:
+            return nullcontext()
+        return random_numbers(self._device, mixed_seed(self._seed, self._place, *which))
 
     def _precision(self) -> AbstractContextManager[object]:
         if self._autocast is None:
@@ -263,21 +286,6 @@ class Step:
         with self._precision():
             outputs: Tensor = functional_call(self._bare, state, (x,), tie_weights=False)
         return self._full(outputs)
-
-
-class _OwnNumbers:
-    """What a model draws in its passes of a step: one pass goes on where the last one ended."""
-
-    def __init__(self, step: Step):
-        self._step = step
-        self._block = random_numbers(step._device, step._model_numbers[0])
-
-    def __enter__(self) -> None:
-        self._generator = self._block.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._step._model_numbers[0] = self._generator.get_state()
-        self._block.__exit__(*error)
 
 
 def bare(model: nn.Module) -> nn.Module:

@@ -71,7 +71,7 @@ def test_attributes_are_scikit_learns(fitted):
     assert model.n_features_in_ == 4
     assert model.classes_.tolist() == [0, 1, 2]
     assert len(model.history_) == 300
-    assert {"step", "loss", "lga", "gap", "cosine"} <= set(model.history_[0])
+    assert {"step", "loss", "lga/loss", "lga/gap", "lga/cosine"} <= set(model.history_[0])
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
     np.testing.assert_array_equal(model.predict_proba(X).argmax(1), model.predict(X))
 

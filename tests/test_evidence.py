@@ -32,10 +32,10 @@ def slopes_of(seed, visits=7, size=4, width=3):
 
 
 def weighed(slopes, loss, scale=0.7):
-    rule, values = Evidence(scale, loss), torch.zeros(*slopes.shape[1:], dtype=torch.float64)
+    rule, values = Evidence(scale), torch.zeros(*slopes.shape[1:], dtype=torch.float64)
     values = torch.stack([values] * 3, 1)
     for visit, slope in enumerate(slopes, 1):
-        rule.step(values, slope, visit)
+        rule.step(values, slope, visit, loss)
     return values[:, 0]
 
 
@@ -129,7 +129,7 @@ def test_lga_by_evidence_trains_and_its_labels_are_found_again_after_a_checkpoin
 
 @pytest.mark.parametrize("scale", [-1.0, float("nan")])
 def test_a_scale_that_is_no_scale_is_refused(scale):
-    with pytest.raises(ValueError, match="`evidence` must be"):
+    with pytest.raises(ValueError, match="`scale` must be"):
         LGA(5, 2, rule=Evidence(scale))
 
 

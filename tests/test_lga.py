@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from labelgrad import LGA, SquaredError, Supervised, TensorBatches, Trainer
+from labelgrad import LGA, LazyAdam, SquaredError, Supervised, TensorBatches, Trainer
 from labelgrad.functional import flatten
 from labelgrad.schedules import Cosine, Ramp, value_at
 from tests.conftest import LOSSES, NETWORKS, WIDTH, make_step
@@ -70,7 +70,7 @@ def test_thirty_steps_are_those_of_algorithm_1(network, loss, schedule):
         len(unlabeled),
         WIDTH,
         loss=LOSSES[loss],
-        label_rate=LABEL_RATE,
+        rule=LazyAdam(LABEL_RATE),
         gradient_decay=DECAY,
         moment_decay=DECAY,
         epsilon=FLOOR,
@@ -92,6 +92,7 @@ def test_without_a_supervised_term_the_truth_speaks_through_the_gap_alone():
     uniform = torch.full((len(step.unlabeled.x), WIDTH), 1 / WIDTH, dtype=torch.float64)
     pull = step.gradient(F.cross_entropy(step.unlabeled_outputs, uniform))
     torch.testing.assert_close(found, pull)
+    lga.update(step)
     assert not torch.allclose(lga.table.labels(), uniform)
 
 
@@ -99,6 +100,7 @@ def test_a_weight_of_zero_still_learns_the_labels():
     step = make_step()
     lga = LGA(len(step.unlabeled.x), WIDTH, dtype=torch.float64)
     assert step.gradient((0 * lga)(step)).norm() == 0
+    (0 * lga).update(step)
     assert lga.table.visits().sum() == len(step.unlabeled.x)
     assert lga.table.entropy().max() < torch.tensor(float(WIDTH)).log()
 
@@ -106,11 +108,12 @@ def test_a_weight_of_zero_still_learns_the_labels():
 def test_free_labels_close_the_gap_when_the_model_stands_still():
     step = make_step(loss="squared-error", labeled=30, unlabeled=400)
     settings = {"gradient_decay": 0, "epsilon": 1.0, "dtype": torch.float64}
-    lga = LGA(400, WIDTH, loss=SquaredError(), label_rate=Cosine(0.1, 400), **settings)
+    lga = LGA(400, WIDTH, loss=SquaredError(), rule=LazyAdam(Cosine(0.1, 400)), **settings)
     gaps = []
     for _ in range(400):
         lga(step)
-        gaps.append(step.metrics["gap"].item())
+        lga.update(step)
+        gaps.append(step.records["gap"].item())
     assert gaps[-1] < 0.1 * gaps[0]
 
 
@@ -126,7 +129,7 @@ def test_measures_the_imputed_labels_where_the_truth_is_known():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"label_rate": -1}, "`rate` must be a finite number of at least 0, got -1"),
+        ({"power": -1}, "`power` must be from 0 to 0.5, got -1"),
         ({"slope": "guess"}, "one of forward-mode, finite-difference, got 'guess'"),
         ({"gradient_decay": 1.5}, "below 1, got 1.5"),
     ],

@@ -94,7 +94,7 @@ def weakest_pull(problem, point):
 
     parts = jacobian(outputs, values)
     full = torch.cat([part.reshape(problem.rows, -1) for part in parts], 1)
-    metric = lga.table.rate / lga.gap.epsilon  # a large ε_norm: the same in every direction
+    metric = lga.table.rule.rate / lga.gap.epsilon  # a large ε_norm: the same in every direction
     return 2 / problem.rows * metric * torch.linalg.svdvals(full)[-1]
 
 

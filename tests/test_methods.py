@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from labelgrad import (
     VAT,
+    Batch,
     EntMin,
     FixMatch,
     FlexMatch,
@@ -18,13 +19,15 @@ from labelgrad import (
     PiModel,
     PseudoLabel,
     SoftMatch,
+    Step,
     Supervised,
     TensorBatches,
     Trainer,
 )
 from labelgrad.augment.views import Noise
-from labelgrad.functional import divergence, flatten, unit
-from labelgrad.methods import METHODS, Problem, method
+from labelgrad.functional import divergence, flatten, normal_like, unit
+from labelgrad.methods import Problem, every_method, method
+from labelgrad.objectives.freematch import Averages
 from tests.conftest import WIDTH, make_step
 
 
@@ -34,11 +37,11 @@ class Recorded:
     def __init__(self):
         self.strong_one = None
 
-    def weak(self, x):
+    def weak(self, x, generator=None):
         return x
 
-    def strong(self, x):
-        self.strong_one = x + torch.randn_like(x)
+    def strong(self, x, generator=None):
+        self.strong_one = x + normal_like(x, generator)
         return self.strong_one
 
 
@@ -75,10 +78,9 @@ def test_pseudo_label():
 
 def test_pi_model():
     step = make_step("mlp", views=Noise(0.3))
-    torch.manual_seed(9)
+    again = step.generator.clone_state()
     value = PiModel()(step)
-    torch.manual_seed(9)
-    other = step.model(step._clean.x + 0.3 * torch.randn_like(step._clean.x))
+    other = step.model(step._clean.x + 0.3 * normal_like(step._clean.x, again))
     target = step.model(step.unlabeled.x).detach()
     pairs = zip(rows_of(other), rows_of(target), strict=True)
     expected = sum((a - b).square().sum() for a, b in pairs) / (7 * WIDTH)
@@ -102,7 +104,7 @@ def test_mean_teacher_learns_from_the_average_of_past_weights():
     torch.testing.assert_close(term.weights.value, closed)
     step = make_step("mlp")
     term = MeanTeacher(decay=0.5)
-    term.after_update(step.model)
+    term.follow(step.model)
     teacher = copy.deepcopy(step.model)
     with torch.no_grad():
         for parameter in step.model.parameters():
@@ -131,11 +133,10 @@ def test_vat_finds_the_direction_in_which_the_prediction_moves_most():
 
 def test_vat_is_the_divergence_at_that_distance():
     step = make_step("mlp")
-    torch.manual_seed(4)
+    again = step.generator.clone_state()
     value = VAT(eps=2.0, xi=1e-3)(step)
-    torch.manual_seed(4)
     clean = step.unlabeled_outputs.detach()
-    nudge = (1e-3 * unit(torch.randn_like(step.unlabeled.x))).requires_grad_()
+    nudge = (1e-3 * unit(normal_like(step.unlabeled.x, again))).requires_grad_()
     first = step.model(step.unlabeled.x + nudge).log_softmax(-1)
     p = clean.softmax(-1)
     (slope,) = torch.autograd.grad((p * (p.log() - first)).sum(), nudge)
@@ -192,41 +193,47 @@ def test_freematch():
 
 def test_freematch_s_fairness_by_hand():
     term = FreeMatch(2, fairness=1.0)
+    now = Averages(term.confidence, term.share, term.histogram)
     even = torch.tensor([[3.0, 0.0], [0.0, 3.0]])
-    assert term.unfairness(even, torch.ones(2)) == pytest.approx(math.log(0.5))
+    assert term.unfairness(even, torch.ones(2), now) == pytest.approx(math.log(0.5))
     three_to_one = torch.tensor([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
     high, low = 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(-1))
     first = (3 * high + 1 - low) / 4 / (3 / 4)  # mean probability over share of the choices
     second = (3 * (1 - high) + low) / 4 / (1 / 4)
     expected = sum(0.5 * math.log(part / (first + second)) for part in (first, second))
-    assert term.unfairness(three_to_one, torch.ones(4)) == pytest.approx(expected, rel=1e-5)
+    assert term.unfairness(three_to_one, torch.ones(4), now) == pytest.approx(expected, rel=1e-5)
     only_even = torch.cat([even, torch.tensor([[9.0, 0.0]])])  # what does not count is left out
     weight = torch.tensor([1.0, 1.0, 0.0])
-    assert term.unfairness(only_even, weight) == pytest.approx(math.log(0.5))
-    assert term.unfairness(even, torch.zeros(2)) == 0
+    assert term.unfairness(only_even, weight, now) == pytest.approx(math.log(0.5))
+    assert term.unfairness(even, torch.zeros(2), now) == 0
+
+
+def seen(term, probabilities, rows):
+    """Show FlexMatch some rows with these probabilities, as a step would."""
+    logits = torch.tensor(probabilities, dtype=torch.float64).log()
+    batch = Batch(torch.zeros(len(rows), 3), None, torch.tensor(rows))
+    step = Step(torch.nn.Linear(3, 3), batch, batch)
+    step.unlabeled_outputs = logits
+    term.update(step)
 
 
 def test_flexmatch_lowers_the_threshold_of_classes_that_are_learned_slowly():
     term = FlexMatch(rows=8, classes=3, threshold=0.8)
-    sure = logits_for([0.9, 0.05, 0.05])[[0] * 4]
-    term.weigh(sure, torch.arange(4))
+    seen(term, [[0.9, 0.05, 0.05]] * 4, [0, 1, 2, 3])
     # Four rows are sure of class 0, four of nothing: σ = (4, 0, 0), the divisor is 4.
     assert term.thresholds().tolist() == pytest.approx([0.8, 0.0, 0.0])
-    term.weigh(logits_for([0.05, 0.9, 0.05], [0.05, 0.9, 0.05]), torch.tensor([4, 5]))
+    seen(term, [[0.05, 0.9, 0.05]] * 2, [4, 5])
     assert term.thresholds().tolist() == pytest.approx([0.8, 0.8 * 0.5 / 1.5, 0.0])
-    weight = term.weigh(logits_for([0.5, 0.3, 0.2], [0.3, 0.5, 0.2]), torch.tensor([6, 7]))
-    assert weight.tolist() == [0.0, 1.0]
-    term.weigh(logits_for([0.05, 0.9, 0.05]), torch.tensor([0]))  # row 0 changes its class
+    assert term.weigh(logits_for([0.5, 0.3, 0.2], [0.3, 0.5, 0.2])).tolist() == [0.0, 1.0]
+    seen(term, [[0.05, 0.9, 0.05]], [0])  # row 0 changes its class
     assert term.seen_as.tolist() == [1, 0, 0, 0, 1, 1, -1, -1]
 
 
 def test_vat_s_direction_survives_single_precision():
     step = make_step("mlp", unlabeled=6)
     exact = VAT(power_iterations=1)
-    torch.manual_seed(2)
+    start = normal_like(step.unlabeled.x, step.generator.clone_state())
     precise = exact.direction(step, step.unlabeled.x, step.unlabeled_outputs.detach())
-    torch.manual_seed(2)
-    start = torch.randn_like(step.unlabeled.x)
     single = make_step("mlp", unlabeled=6)
     single.model.float()
     x = single.unlabeled.x.float()
@@ -259,11 +266,11 @@ def test_settings_out_of_range_are_errors_where_it_is_built(build):
         build()
 
 
-PROBLEM = Problem(rows=12, classes=WIDTH, batch_size=6, steps=100)
+PROBLEM = Problem(rows=12, width=WIDTH, batch_size=6, steps=100)
 
 
 @pytest.mark.parametrize(
-    "name", [*METHODS, "supervised", "lga+vat", "vat + entmin", "LGA+FixMatch"]
+    "name", [*every_method(), "supervised", "lga+vat", "vat + entmin", "LGA+FixMatch"]
 )
 def test_a_name_is_the_sum_it_says(name):
     objective = method(name, PROBLEM)
@@ -276,20 +283,22 @@ def test_a_name_is_the_sum_it_says(name):
 def test_a_misspelt_name_suggests_the_nearest():
     with pytest.raises(ValueError, match=r"no method 'fixmach'; did you mean 'fixmatch'\?"):
         method("lga+fixmach", PROBLEM)
-    with pytest.raises(ValueError, match="there are lga, lga-evidence, vat"):
+    with pytest.raises(
+        ValueError, match="there are entmin, fixmatch, .* lga, lga-evidence, .* vat, supervised"
+    ):
         method("zzz", PROBLEM)
     with pytest.raises(ValueError, match="each of its terms once"):
         method("vat+vat", PROBLEM)
 
 
 def test_settings_replace_a_terms_own():
-    problem = Problem(rows=100, classes=10, batch_size=50, steps=1000)
+    problem = Problem(rows=100, width=10, batch_size=50, steps=1000)
     settings = {"supervised": {"weight": 0.5}, "mean-teacher": {"weight": 3.0, "decay": 0.9}}
     built = repr(method("mean-teacher", problem, settings))
     assert built == "0.5 * Supervised() + SmoothRamp(steps=400.0, top=3.0) * MeanTeacher(decay=0.9)"
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", every_method())
 def test_every_setting_of_every_method_has_a_default(name):
-    problem = Problem(rows=100, classes=10, batch_size=50, steps=1000)
-    assert repr(METHODS[name].build(problem)) in repr(method(name, problem))
+    problem = Problem(rows=100, width=10, batch_size=50, steps=1000)
+    assert repr(every_method()[name].build(problem)) in repr(method(name, problem))

@@ -100,8 +100,35 @@ def test_the_labeled_gradient_is_computed_once_whoever_uses_it(monkeypatch):
 def test_terms_are_recorded_by_name_with_their_weight():
     step = make_step()
     (2 * Supervised() + Supervised() + UnlabeledNorm())(step)
-    assert list(step.terms) == ["supervised", "supervised.2", "unlabelednorm"]
-    assert step.terms["supervised"] == 2 * step.terms["supervised.2"]
+    assert list(step.records) == ["supervised/loss", "supervised.2/loss", "unlabelednorm/loss"]
+    assert step.records["supervised/loss"] == 2 * step.records["supervised.2/loss"]
+
+
+class Loss(Objective):
+    """A term whose name is also that of the total."""
+
+    def forward(self, step):
+        step.report("size", step.labeled_loss)
+        return step.labeled_loss
+
+
+def test_terms_that_report_alike_do_not_overwrite_each_other():
+    step = make_step()
+    (Loss() + 3 * (Loss() + UnlabeledNorm()))(step)
+    assert list(step.records) == [
+        "loss/size", "loss/loss", "sum/loss/size", "sum/loss/loss", "sum/unlabelednorm/loss",
+        "sum/loss",
+    ]  # fmt: skip
+
+
+def test_a_name_that_is_taken_is_refused():
+    class Taking(Objective):
+        def forward(self, step):
+            step.report("loss", step.labeled_loss)
+            return step.labeled_loss
+
+    with pytest.raises(ValueError, match="taking cannot report another under that name"):
+        (Supervised() + Taking())(make_step())
 
 
 def test_the_same_object_twice_in_a_sum_is_refused():

@@ -105,11 +105,12 @@ def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(tmp_path
 def test_every_evaluation_says_all_that_is_asked_of_it():
     last = make_run().finish().history[-1]
     assert set(last) == {
-        "step", "seconds", "loss", "supervised", "lga", "gap", "cosine", "imputed_accuracy",
+        "step", "seconds", "loss", "supervised/loss", "lga/loss", "lga/gap", "lga/cosine",
+        "imputed_accuracy",
         "validation_error", "validation_loss", "validation_ece",
         "test_error", "test_loss", "test_ece",
     }  # fmt: skip
-    assert -1 <= last["cosine"] <= 1
+    assert -1 <= last["lga/cosine"] <= 1
 
 
 def test_the_log_begins_with_what_the_run_is(tmp_path):
@@ -249,7 +250,7 @@ def test_values_that_are_not_finite_are_named_before_training():
 
 
 def test_a_labeled_stream_needs_labels():
-    with pytest.raises(ValueError, match="`labeled` stream has no labels"):
+    with pytest.raises(ValueError, match="`labeled` batches have no labels"):
         Trainer(MLP(5, (4,), 2), Supervised(), TensorBatches(torch.zeros(2, 5), batch_size=2))
 
 

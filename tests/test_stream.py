@@ -22,7 +22,7 @@ def test_every_row_is_drawn_once_before_any_is_drawn_again(rows, data):
 
 def test_a_batch_depends_on_its_step_alone():
     forward = TensorBatches(torch.randn(11, 2), batch_size=4, seed=5)
-    backward = TensorBatches(forward.x, batch_size=4, seed=5)
+    backward = TensorBatches(forward.examples.x, batch_size=4, seed=5)
     first = [forward.batch(step).rows for step in range(20)]
     last = [backward.batch(step).rows for step in reversed(range(20))]
     assert all(torch.equal(a, b) for a, b in zip(first, reversed(last), strict=True))

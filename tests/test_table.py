@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelgrad import LabelTable, SquaredError
+from labelgrad import SGD, LabelTable, LazyAdam, SquaredError
 from labelgrad.schedules import Cosine, Ramp, value_at
 
 ROWS, WIDTH = 12, 3
@@ -59,7 +59,7 @@ def random_batches(steps, *, rows, width, size, seed=0, dtype=torch.float64):
 @pytest.mark.parametrize("size", [1, 5, 40])
 def test_two_thousand_random_steps_equal_dense_adam(size):
     batches = list(random_batches(2000, rows=200, width=10, size=size))
-    table = play(LabelTable(200, 10, rate=0.1, dtype=torch.float64), batches)
+    table = play(LabelTable(200, 10, rule=LazyAdam(0.1), dtype=torch.float64), batches)
     expected = dense_adam(batches, rows=200, width=10)
     assert (table.labels() - expected).abs().max() < 1e-10
 
@@ -69,7 +69,7 @@ def test_single_precision_is_nearer_the_truth_than_dense_adam_in_single_precisio
     batches = list(random_batches(2000, size=5, dtype=torch.float32, **settings))
     exact = dense_adam([(r, s.double()) for r, s in batches], link=_same, **settings)
     dense = dense_adam(batches, link=_same, dtype=torch.float32, **settings)
-    lazy = play(LabelTable(rate=0.1, loss=SquaredError(), **settings), batches).labels()
+    lazy = play(LabelTable(rule=LazyAdam(0.1), loss=SquaredError(), **settings), batches).labels()
     assert (lazy - exact).abs().max() < 1e-5
     assert (lazy - exact).abs().max() < (dense - exact).abs().max()
 
@@ -92,7 +92,7 @@ def test_any_history_equals_dense_adam(history, rate, betas):
         (torch.tensor([r for r, _ in batch]), torch.tensor([s for _, s in batch]).double())
         for batch in history
     ]
-    table = LabelTable(ROWS, WIDTH, rate=rate, betas=betas, dtype=torch.float64)
+    table = LabelTable(ROWS, WIDTH, rule=LazyAdam(rate, betas), dtype=torch.float64)
     play(table, batches)
     expected = dense_adam(batches, rate=rate, betas=betas)
     torch.testing.assert_close(table.labels(), expected, rtol=0, atol=1e-9)
@@ -114,7 +114,7 @@ def test_looking_changes_nothing(history):
 
 
 def test_a_row_rests_after_a_long_time():
-    table = LabelTable(2, 3, rate=0.1, dtype=torch.float64)
+    table = LabelTable(2, 3, rule=LazyAdam(0.1), dtype=torch.float64)
     slope = torch.tensor([[1.0, 0.0, -1.0]]).double()
     batches = [(torch.tensor([0]), slope)] + [(torch.tensor([1]), 0 * slope)] * 3000
     play(table, batches)
@@ -132,7 +132,7 @@ def test_labels_start_uniform_and_entropy_falls_with_a_steady_slope():
 
 
 def test_values_have_no_entropy_and_no_softmax():
-    table = LabelTable(4, 1, loss=SquaredError(), rate=0.5)
+    table = LabelTable(4, 1, loss=SquaredError(), rule=LazyAdam(0.5))
     play(table, [(torch.tensor([1]), torch.tensor([[1.0]]))])
     assert torch.allclose(table.labels(torch.tensor([1])), torch.tensor([[-0.5]]))
     with pytest.raises(ValueError, match="needs labels that are distributions"):
@@ -148,17 +148,18 @@ def test_labels_of_a_large_table_are_worked_out_in_pieces(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("build", "message"),
     [
-        ({"rows": 0}, "needs rows and columns, got 0 × 3"),
-        ({"rate": -0.1}, "`rate` must be a finite number of at least 0, got -0.1"),
-        ({"betas": (0.9, 0.5)}, "β₁ < √β₂"),
-        ({"epsilon": 0.0}, "`epsilon` must be positive, got 0.0"),
+        (lambda: LabelTable(0, 3), "needs rows and columns, got 0 × 3"),
+        (lambda: LazyAdam(-0.1), "`rate` must be a finite number of at least 0, got -0.1"),
+        (lambda: LazyAdam(betas=(0.9, 0.5)), "β₁ < √β₂"),
+        (lambda: LazyAdam(epsilon=0.0), "`epsilon` must be positive, got 0.0"),
+        (lambda: SGD(-1.0), "`rate` must be a finite number of at least 0, got -1"),
     ],
 )
-def test_bad_settings_are_named(settings, message):
+def test_bad_settings_are_named(build, message):
     with pytest.raises(ValueError, match=message):
-        LabelTable(**({"rows": 4, "width": 3} | settings))
+        build()
 
 
 def test_rows_beyond_the_table_are_named():

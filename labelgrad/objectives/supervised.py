@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from labelgrad.functional import with_gradient
+from labelgrad.methods import SUPERVISED, Problem, register
 from labelgrad.objective import Objective
 from labelgrad.step import Step
 
@@ -26,3 +27,9 @@ class Supervised(Objective):
 
     def forward(self, step: Step) -> Tensor:
         return with_gradient(step.labeled_loss, step.labeled_gradient, step.params)
+
+
+@register(SUPERVISED, "–", 0, values=True)
+def supervised(problem: Problem) -> Objective:
+    """The labeled loss alone."""
+    return Supervised()
