@@ -32,6 +32,7 @@ from labelgrad import (
     LGA,
     LabelTable,
     Objective,
+    Recipe,
     Step,
     Supervised,
     TensorBatches,
@@ -44,12 +45,14 @@ from labelgrad.functional import flatten, with_gradient
 from labelgrad.labels.gap import Gap
 
 ROWS, CLASSES, BATCH = 500, 10, 50
-PROBLEM = methods.Problem(rows=ROWS, classes=CLASSES, batch_size=BATCH, steps=1000)
+PROBLEM = methods.Problem(rows=ROWS, width=CLASSES, batch_size=BATCH, steps=1000)
 SUMS = ("vat+entmin", "lga+vat", "lga+fixmatch")
 
 
 class ImputedLabels(Objective):
     """The gradient of the imputed labels and nothing more: what no method like LGA can avoid."""
+
+    shares_graph = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,6 +68,8 @@ class ImputedLabels(Objective):
 class DoubleBackward(Objective):
     """LGA as its equations read: the squared gap, differentiated through the gradient."""
 
+    shares_graph = False
+
     def __init__(self) -> None:
         super().__init__()
         self.gap, self.table = Gap(), LabelTable(ROWS, CLASSES)
@@ -76,11 +81,16 @@ class DoubleBackward(Objective):
         loss = -(labels * step.unlabeled_outputs.log_softmax(-1)).sum() / len(labels)
         params = list(step.params.values())
         pull = flatten(torch.autograd.grad(loss, params, create_graph=True))
+        step.kept[self] = drawn, labels, pull
+        return with_gradient(loss, pull.detach(), step.params)
+
+    def update(self, step: Step) -> None:
+        """Move the labels by the gradient of the squared gap."""
+        drawn, labels, pull = step.kept[self]
         _, scaled = self.gap(step.labeled_gradient, pull.detach())
         (slope,) = torch.autograd.grad(pull, labels, -2 * scaled)
         drawn.labels = labels.detach()
         self.table.update(drawn, slope)
-        return with_gradient(loss, pull.detach(), step.params)
 
 
 METHODS: dict[str, Callable[[], Objective]] = {
@@ -89,7 +99,7 @@ METHODS: dict[str, Callable[[], Objective]] = {
     "LGA, finite difference": lambda: Supervised() + LGA(ROWS, CLASSES, slope="finite-difference"),
     "LGA, forward mode": lambda: Supervised() + LGA(ROWS, CLASSES),
     "LGA, double backward": lambda: Supervised() + DoubleBackward(),
-    **{name: partial(methods.method, name, PROBLEM) for name in (*methods.METHODS, *SUMS)},
+    **{name: partial(methods.method, name, PROBLEM) for name in (*methods.every_method(), *SUMS)},
 }
 PLAIN, DEFAULT = "two plain gradients", "LGA, forward mode"
 
@@ -99,8 +109,8 @@ def make_trainer(method: str, depth: int, width: int) -> Trainer:
     torch.manual_seed(0)
     x, y = torch.randn(ROWS, 3, 32, 32), torch.arange(ROWS) % CLASSES
     labeled, unlabeled = TensorBatches(x, y, batch_size=BATCH), TensorBatches(x, batch_size=BATCH)
-    network, objective = WideResNet(depth, width), METHODS[method]()
-    return Trainer(network, objective, labeled, unlabeled, views=Pictures())
+    network = WideResNet(depth, width)
+    return Recipe(network, METHODS[method], labeled, unlabeled, views=Pictures()).trainer()
 
 
 def fastest_steps(

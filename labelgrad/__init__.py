@@ -13,52 +13,64 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Batch": "labelgrad.step",
+    "compare": "labelgrad.fitting.compare",
     "CrossEntropy": "labelgrad.losses",
-    "LGA": "labelgrad.objectives.lga",
-    "LGAClassifier": "labelgrad.estimators",
-    "LGARegressor": "labelgrad.estimators",
-    "LabelTable": "labelgrad.labels.table",
-    "MLP": "labelgrad.models.mlp",
-    "Objective": "labelgrad.objective",
-    "Run": "labelgrad.training.run",
-    "SquaredError": "labelgrad.losses",
-    "Step": "labelgrad.step",
-    "TensorBatches": "labelgrad.training.batches",
-    "Supervised": "labelgrad.objectives.supervised",
-    "Trainer": "labelgrad.training.trainer",
-    "WideResNet": "labelgrad.models.wide_resnet",
-    "VAT": "labelgrad.objectives.vat",
+    "DatasetBatches": "labelgrad.training.batches",
     "EntMin": "labelgrad.objectives.entmin",
+    "evaluate": "labelgrad.training.evaluation",
+    "Evidence": "labelgrad.labels.evidence",
+    "Examples": "labelgrad.training.batches",
+    "fit": "labelgrad.fitting.fit",
     "FixMatch": "labelgrad.objectives.fixmatch",
     "FlexMatch": "labelgrad.objectives.flexmatch",
     "FreeMatch": "labelgrad.objectives.freematch",
+    "LabelTable": "labelgrad.labels.table",
+    "LazyAdam": "labelgrad.labels.lazy_adam",
+    "LGA": "labelgrad.objectives.lga",
+    "LGAClassifier": "labelgrad.estimators",
+    "LGARegressor": "labelgrad.estimators",
+    "load": "labelgrad.fitting.result",
     "MeanTeacher": "labelgrad.objectives.mean_teacher",
+    "MLP": "labelgrad.models.mlp",
+    "Objective": "labelgrad.objective",
     "PiModel": "labelgrad.objectives.pi_model",
     "PseudoLabel": "labelgrad.objectives.pseudo_label",
+    "Recipe": "labelgrad.training.recipe",
+    "Run": "labelgrad.training.run",
+    "SGD": "labelgrad.labels.sgd",
     "SoftMatch": "labelgrad.objectives.softmatch",
-    "compare": "labelgrad.fitting.compare",
-    "evaluate": "labelgrad.training.evaluation",
-    "fit": "labelgrad.fitting.fit",
-    "load": "labelgrad.fitting.result",
+    "SquaredError": "labelgrad.losses",
+    "Step": "labelgrad.step",
+    "Supervised": "labelgrad.objectives.supervised",
+    "TensorBatches": "labelgrad.training.batches",
+    "Trainer": "labelgrad.training.trainer",
+    "VAT": "labelgrad.objectives.vat",
+    "WideResNet": "labelgrad.models.wide_resnet",
 }
 
 __all__ = [
     "LGA",
     "MLP",
+    "SGD",
     "VAT",
     "Batch",
     "CrossEntropy",
+    "DatasetBatches",
     "EntMin",
+    "Evidence",
+    "Examples",
     "FixMatch",
     "FlexMatch",
     "FreeMatch",
     "LGAClassifier",
     "LGARegressor",
     "LabelTable",
+    "LazyAdam",
     "MeanTeacher",
     "Objective",
     "PiModel",
     "PseudoLabel",
+    "Recipe",
     "Run",
     "SoftMatch",
     "SquaredError",
@@ -79,6 +91,9 @@ if TYPE_CHECKING:
     from labelgrad.fitting.compare import compare
     from labelgrad.fitting.fit import fit
     from labelgrad.fitting.result import load
+    from labelgrad.labels.evidence import Evidence
+    from labelgrad.labels.lazy_adam import LazyAdam
+    from labelgrad.labels.sgd import SGD
     from labelgrad.labels.table import LabelTable
     from labelgrad.losses import CrossEntropy, SquaredError
     from labelgrad.models.mlp import MLP
@@ -96,8 +111,9 @@ if TYPE_CHECKING:
     from labelgrad.objectives.supervised import Supervised
     from labelgrad.objectives.vat import VAT
     from labelgrad.step import Batch, Step
-    from labelgrad.training.batches import TensorBatches
+    from labelgrad.training.batches import DatasetBatches, Examples, TensorBatches
     from labelgrad.training.evaluation import evaluate
+    from labelgrad.training.recipe import Recipe
     from labelgrad.training.run import Run
     from labelgrad.training.trainer import Trainer
 

@@ -24,16 +24,17 @@ from torch import Tensor, nn
 
 from labelgrad.functional import random_numbers
 from labelgrad.inputs.row_scale import row_scale
-from labelgrad.labels.evidence import usual_scale
+from labelgrad.labels.evidence import Evidence
+from labelgrad.labels.lazy_adam import LazyAdam
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.models.mlp import MLP
+from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.schedules import Schedule, check_rate
 from labelgrad.training.batches import TensorBatches
 from labelgrad.training.evaluation import predict
-from labelgrad.training.run import Run
-from labelgrad.training.trainer import Trainer
+from labelgrad.training.recipe import Recipe
 
 Array = NDArray[Any]
 Module = nn.Module | Callable[[], nn.Module]
@@ -78,23 +79,25 @@ class _Network:
         self._measure_scale(x)
         self.module_ = self._build(x, width, seed)
         inputs, known = self._scaled(x).float(), torch.from_numpy(labeled)
-        truths = self._stream(inputs[known], y, seed)
-        others = None if labeled.all() else self._stream(inputs[~known], None, seed)
-        lga = None if others is None else self._lga(len(others), width, loss)
-        objective = Supervised() if lga is None else self.supervised_weight * Supervised() + lga
-        trainer = Trainer(
+        given, others = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
+        labels = torch.zeros(len(inputs), *y.shape[1:], dtype=y.dtype)
+        labels[given] = y
+        recipe = Recipe(
             self.module_,
-            objective,
-            truths,
-            others,
+            lambda: self._objective(len(others), width, loss),
+            self._batches(inputs, labels, given, seed),
+            self._batches(inputs, None, others, seed) if len(others) else None,
+            steps=self.steps,
             learning_rate=self.learning_rate,
             loss=loss,
             seed=seed,
         )
-        self.history_ = list(Run(trainer, steps=self.steps))
+        run = recipe.run()
+        self.history_ = list(run)
         if self.module is None:
             self.module_.double()  # a row is then predicted alike alone and among others
-        return torch.zeros(0, width) if lga is None else lga.table.labels()
+        tables = [t.table for t in run.trainer.objective.leaves() if isinstance(t, LGA)]
+        return tables[0].labels() if tables else torch.zeros(0, width)
 
     def _check_settings(self) -> None:
         for name in ("steps", "batch_size"):
@@ -108,13 +111,15 @@ class _Network:
             if getattr(self, name) != "auto":
                 check_rate(name, getattr(self, name))
 
-    def _lga(self, rows: int, width: int, loss: Loss) -> LGA:
-        if isinstance(self.label_rate, str):
-            return LGA(rows, width, loss=loss, evidence=usual_scale(loss))
-        return LGA(rows, width, loss=loss, label_rate=self.label_rate)
+    def _objective(self, rows: int, width: int, loss: Loss) -> Objective:
+        if not rows:
+            return Supervised()
+        rule = Evidence() if isinstance(self.label_rate, str) else LazyAdam(self.label_rate)
+        return self.supervised_weight * Supervised() + LGA(rows, width, loss=loss, rule=rule)
 
-    def _stream(self, x: Tensor, y: Tensor | None, seed: int) -> TensorBatches:
-        return TensorBatches(x, y, batch_size=min(self.batch_size, len(x)), seed=seed)
+    def _batches(self, x: Tensor, y: Tensor | None, rows: Tensor, seed: int) -> TensorBatches:
+        size = min(self.batch_size, len(rows))
+        return TensorBatches(x, y, rows=rows, batch_size=size, seed=seed)
 
     def _build(self, x: Array, width: int, seed: int) -> nn.Module:
         """A network of our own, or a copy of the user's: what was passed in is never changed."""

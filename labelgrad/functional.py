@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+_drawing = RLock()  # PyTorch's own generator is one for all threads
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
@@ -32,15 +36,15 @@ def unflatten(vector: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def flat_gradient(loss: Tensor, params: Mapping[str, Tensor]) -> Tensor:
-    """The gradient of `loss` in all of `params`, as one vector; the graph is kept for others.
+def flat_gradient(loss: Tensor, params: Mapping[str, Tensor], *, keep_graph: bool = True) -> Tensor:
+    """The gradient of `loss` in all of `params`, as one vector; the graph can be kept for others.
 
     >>> w = torch.tensor([1.0, 2.0], requires_grad=True)
     >>> flat_gradient((w**2).sum(), {"w": w})
     tensor([2., 4.])
     """
     tensors = list(params.values())
-    gradients = torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True)
+    gradients = torch.autograd.grad(loss, tensors, retain_graph=keep_graph, allow_unused=True)
     return flatten(
         torch.zeros_like(tensor) if gradient is None else gradient
         for tensor, gradient in zip(tensors, gradients, strict=True)
@@ -104,9 +108,30 @@ def unit(x: Tensor) -> Tensor:
     return x / length.view(-1, *[1] * (x.ndim - 1))
 
 
+def normal_like(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Gaussian noise of the shape of `x`, from a generator of one's own.
+
+    >>> one, two = (torch.Generator().manual_seed(0) for _ in range(2))
+    >>> torch.equal(normal_like(torch.ones(3), one), normal_like(torch.ones(3), two))
+    True
+    """
+    return torch.empty_like(x).normal_(generator=generator)
+
+
+def mixed_seed(*parts: int) -> int:
+    """One seed out of several numbers, such that no two lists of numbers share a stream.
+
+    >>> mixed_seed(1, 2) == mixed_seed(1, 2), mixed_seed(1, 2) == mixed_seed(2, 1)
+    (True, False)
+    """
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
 @contextmanager
-def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[None]:
-    """Draw random numbers from a seed or state inside the block, and go on as before after it.
+def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[torch.Generator]:
+    """Have PyTorch draw from a seed or state inside the block, and go on as before after it.
+
+    Its generator is one for the whole process, so one thread at a time can be in such a block.
 
     >>> with random_numbers(torch.device("cpu"), 7):
     ...     first = torch.rand(2)
@@ -114,16 +139,17 @@ def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[None]:
     ...     torch.equal(first, torch.rand(2))
     True
     """
-    generator = default_generator(device)
-    kept = generator.get_state()
-    generator.manual_seed(start) if isinstance(start, int) else generator.set_state(start)
-    try:
-        yield
-    finally:
-        generator.set_state(kept)
+    generator = _default_generator(device)
+    with _drawing:
+        kept = generator.get_state()
+        generator.manual_seed(start) if isinstance(start, int) else generator.set_state(start)
+        try:
+            yield generator
+        finally:
+            generator.set_state(kept)
 
 
-def default_generator(device: torch.device) -> torch.Generator:
+def _default_generator(device: torch.device) -> torch.Generator:
     """The generator that dropout and its like draw from on `device`."""
     # `torch.manual_seed` would do, but it records a stack trace for the GPUs it might meet later.
     if device.type != "cuda":

@@ -1,33 +1,25 @@
 """Methods by name: `method("lga+vat", ...)` is the sum the name says, with usual settings.
 
-A name is a sum of the names in `METHODS`. Every sum has the labeled loss in it, with weight 1, or
-with LGA's smaller weight where LGA hands over what the labels say.
+A name is a sum of terms. What a term is called, where it is from, what it costs and where a search
+looks for its settings stands in its own file in `objectives/`, which `register`s it. Every sum has
+the labeled loss in it, with weight 1, or with LGA's smaller weight where LGA hands over what the
+labels say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 
-from labelgrad.labels.evidence import SCALE
-from labelgrad.labels.rate import label_schedule
+from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.nearest import did_you_mean
 from labelgrad.objective import Objective
-from labelgrad.objectives.entmin import EntMin
-from labelgrad.objectives.fixmatch import FixMatch
-from labelgrad.objectives.flexmatch import FlexMatch
-from labelgrad.objectives.freematch import FreeMatch
-from labelgrad.objectives.lga import LGA
-from labelgrad.objectives.mean_teacher import MeanTeacher
-from labelgrad.objectives.pi_model import PiModel
-from labelgrad.objectives.pseudo_label import PseudoLabel
-from labelgrad.objectives.softmatch import SoftMatch
-from labelgrad.objectives.supervised import Supervised
-from labelgrad.objectives.vat import VAT
-from labelgrad.schedules import Ramp, SmoothRamp
+from labelgrad.schedules import SmoothRamp
 
-SUPERVISED_WEIGHT = 0.1  # T, where LGA is one of the terms
-LGA_TERMS = ("lga", "lga-evidence")
+SUPERVISED = "supervised"  # the labeled loss, and nothing else
 
 
 @dataclass(frozen=True)
@@ -35,13 +27,23 @@ class Problem:
     """What a method may need to know before it is built."""
 
     rows: int  # unlabeled examples
-    classes: int
+    width: int  # classes, or targets of a regression
     batch_size: int
     steps: int
+    loss: Loss = field(default_factory=CrossEntropy)
 
     def rise(self, top: float) -> SmoothRamp:
         """A weight that rises over the first two fifths of the run, as the protocol has it."""
         return SmoothRamp(0.4 * self.steps, top)
+
+
+@dataclass(frozen=True)
+class SearchRange:
+    """A number to be chosen: its value where nobody has searched, and where a search looks."""
+
+    usual: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -51,73 +53,59 @@ class Method:
     `build` takes the problem and, by name, the settings that can be changed; they have defaults.
     """
 
+    name: str
     paper: str
     passes: int  # forward passes of the unlabeled batch; a gradient is three
     build: Callable[..., Objective]
+    views: bool = False  # whether it compares views, so that it says nothing without them
     strong_views: bool = False
+    values: bool = False  # whether it can learn values, too
+    supervised_weight: float = 1.0  # of the labeled loss beside it
+    search: Mapping[str, SearchRange] = field(default_factory=dict)
 
 
-def _lga(problem: Problem, speed: float = 1.0) -> Objective:
-    """`speed` is how fast the labels learn, in units of the rule in `labels.rate`."""
-    size = problem.rows, problem.classes
-    rate = label_schedule(*size, problem.batch_size, problem.steps)
-    return LGA(*size, label_rate=Ramp(rate.steps, speed * rate.top))
+_registered: dict[str, Method] = {}
 
 
-def _lga_evidence(problem: Problem, scale: float = SCALE["classes"]) -> Objective:
-    """LGA whose labels learn without a rate; `scale` is how much their evidence weighs."""
-    return LGA(problem.rows, problem.classes, evidence=scale)
+def register(
+    name: str,
+    paper: str,
+    passes: int,
+    *,
+    views: bool = False,
+    strong_views: bool = False,
+    values: bool = False,
+    supervised_weight: float = 1.0,
+    search: Mapping[str, SearchRange] | None = None,
+) -> Callable[[Callable[..., Objective]], Callable[..., Objective]]:
+    """Make a function that builds a term known under a name; `Method` says what is what."""
+
+    def known(build: Callable[..., Objective]) -> Callable[..., Objective]:
+        if name in _registered and _registered[name].build.__module__ != build.__module__:
+            raise ValueError(f"there is a method {name!r} already; choose another name.")
+        compared = views or strong_views
+        own = (compared, strong_views, values, supervised_weight, search or {})
+        _registered[name] = Method(name, paper, passes, build, *own)
+        return build
+
+    return known
 
 
-def _vat(problem: Problem, weight: float = 0.3, eps: float = 6.0) -> Objective:
-    return problem.rise(weight) * VAT(eps=eps)
+def every_method() -> dict[str, Method]:
+    """All terms by their names, those that other packages registered included.
+
+    >>> every_method()["vat"].paper
+    'Miyato et al., 2018'
+    """
+    _read_files()
+    return dict(sorted(_registered.items()))
 
 
-def _entmin(problem: Problem, weight: float = 0.1) -> Objective:
-    return weight * EntMin()
-
-
-def _pi_model(problem: Problem, weight: float = 20.0) -> Objective:
-    return problem.rise(weight) * PiModel()
-
-
-def _mean_teacher(problem: Problem, weight: float = 8.0, decay: float = 0.95) -> Objective:
-    return problem.rise(weight) * MeanTeacher(decay=decay)
-
-
-def _pseudo_label(problem: Problem, weight: float = 1.0, threshold: float = 0.95) -> Objective:
-    return problem.rise(weight) * PseudoLabel(threshold=threshold)
-
-
-def _fixmatch(problem: Problem, weight: float = 1.0, threshold: float = 0.95) -> Objective:
-    return weight * FixMatch(threshold)
-
-
-def _flexmatch(problem: Problem, weight: float = 1.0) -> Objective:
-    return weight * FlexMatch(problem.rows, problem.classes)
-
-
-def _freematch(problem: Problem, weight: float = 1.0) -> Objective:
-    return weight * FreeMatch(problem.classes)
-
-
-def _softmatch(problem: Problem, weight: float = 1.0) -> Objective:
-    return weight * SoftMatch(problem.classes)
-
-
-METHODS = {
-    "lga": Method("Jackson & Schulman, 2019", 5, _lga),
-    "lga-evidence": Method("LGA without a rate: ours", 5, _lga_evidence),
-    "vat": Method("Miyato et al., 2018", 6, _vat),
-    "entmin": Method("Grandvalet & Bengio, 2005", 3, _entmin),
-    "pi-model": Method("Laine & Aila, 2017", 4, _pi_model),
-    "mean-teacher": Method("Tarvainen & Valpola, 2017", 4, _mean_teacher),
-    "pseudo-label": Method("Lee, 2013", 3, _pseudo_label),
-    "fixmatch": Method("Sohn et al., 2020", 4, _fixmatch, strong_views=True),
-    "flexmatch": Method("Zhang et al., 2021", 4, _flexmatch, strong_views=True),
-    "freematch": Method("Wang et al., 2023", 4, _freematch, strong_views=True),
-    "softmatch": Method("Chen et al., 2023", 4, _softmatch, strong_views=True),
-}
+@cache
+def _read_files() -> None:
+    folder = import_module("labelgrad.objectives")
+    for file in iter_modules(folder.__path__):
+        import_module(f"labelgrad.objectives.{file.name}")
 
 
 def parts(name: str) -> list[str]:
@@ -127,14 +115,14 @@ def parts(name: str) -> list[str]:
     (['lga', 'vat'], [])
     """
     found = [part.strip().lower().replace("_", "-") for part in name.split("+")]
+    names = (*every_method(), SUPERVISED)
     for part in found:
-        if part not in (*METHODS, "supervised"):
-            names = (*METHODS, "supervised")
-            hint = did_you_mean(part, names, f"there are {', '.join(METHODS)}.")
+        if part not in names:
+            hint = did_you_mean(part, names, f"there are {', '.join(names)}.")
             raise ValueError(f"there is no method {part!r}; {hint}")
     if len(set(found)) < len(found):
         raise ValueError(f"a method needs each of its terms once, got {name!r}.")
-    return [part for part in found if part != "supervised"]
+    return [part for part in found if part != SUPERVISED]
 
 
 def method(
@@ -144,15 +132,17 @@ def method(
 
     `{"supervised": {"weight": 0.5}}` is the weight of the labeled loss.
 
-    >>> problem = Problem(rows=100, classes=10, batch_size=50, steps=1000)
+    >>> problem = Problem(rows=100, width=10, batch_size=50, steps=1000)
     >>> method("vat+entmin", problem, {"vat": {"eps": 2.0}})
     Supervised() + SmoothRamp(steps=400.0, top=0.3) * VAT(eps=2.0, xi=0.001, power_iterations=1) \
 + 0.1 * EntMin()
     """
-    chosen, own = parts(name), settings or {}
-    usual = SUPERVISED_WEIGHT if any(term in chosen for term in LGA_TERMS) else 1
-    weight = own.get("supervised", {}).get("weight", usual)
+    from labelgrad.objectives.supervised import Supervised
+
+    chosen, own = [every_method()[part] for part in parts(name)], settings or {}
+    usual = min((term.supervised_weight for term in chosen), default=1.0)
+    weight = own.get(SUPERVISED, {}).get("weight", usual)
     objective: Objective = Supervised() if weight == 1 else weight * Supervised()
-    for part in chosen:
-        objective = objective + METHODS[part].build(problem, **own.get(part, {}))
+    for term in chosen:
+        objective = objective + term.build(problem, **own.get(term.name, {}))
     return objective

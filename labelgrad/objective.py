@@ -30,6 +30,7 @@ class Objective(nn.Module):
     """
 
     replays = False  # whether a step should remember its unlabeled pass, for forward mode
+    shares_graph = True  # whether its value is differentiated through passes that terms share
 
     @property
     def name(self) -> str:
@@ -37,8 +38,17 @@ class Objective(nn.Module):
         return type(self).__name__.lower()
 
     def forward(self, step: Step) -> Tensor:
-        """The value for one step, differentiable in the model's parameters."""
+        """The value for one step, differentiable in the model's parameters.
+
+        It changes nothing: asked twice, it gives the same twice.
+        """
         raise NotImplementedError
+
+    def update(self, step: Step) -> None:
+        """Learn from the step: label tables, averages and thresholds move here.
+
+        The value and its gradient are known to be finite by now, and the model has not moved yet.
+        """
 
     def leaves(self) -> Iterator[Objective]:
         """The terms that sums and weights are made of."""
@@ -47,7 +57,7 @@ class Objective(nn.Module):
     def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
         """Check, before the first step, the model, the loss and the count of unlabeled rows."""
 
-    def after_update(self, model: nn.Module) -> None:
+    def follow(self, model: nn.Module) -> None:
         """The optimizer has just moved `model`: averages of weights follow it here."""
 
     def after_checkpoint(self) -> None:
@@ -82,6 +92,7 @@ class Sum(Objective):
             part for term in terms for part in (term.terms if isinstance(term, Sum) else [term])
         ]
         self.terms: Sequence[Objective] = cast("Sequence[Objective]", nn.ModuleList(flat))
+        self._names = _free_names([term.name for term in flat])
         leaves = list(self.leaves())
         if len({id(leaf) for leaf in leaves}) < len(leaves):
             raise ValueError(
@@ -90,15 +101,26 @@ class Sum(Objective):
             )
 
     def forward(self, step: Step) -> Tensor:
-        total, *others = [self._named(term, step) for term in self.terms]
+        values: list[Tensor] = []
+        for term in self._asked(step):
+            values.append(term(step))
+            step.records[f"{step.term}/loss"] = values[-1].detach()
+        total, *others = values
         for value in others:
             total = total + value
         return total
 
-    def _named(self, term: Objective, step: Step) -> Tensor:
-        value: Tensor = term(step)
-        step.terms[_free_name(term.name, step.terms)] = value.detach()
-        return value
+    def update(self, step: Step) -> None:
+        for term in self._asked(step):
+            term.update(step)
+
+    def _asked(self, step: Step) -> Iterator[Objective]:
+        """The terms, each under its own name in the step's records."""
+        outer = f"{step.term}/" if step.term else ""
+        for name, term in zip(self._names, self.terms, strict=True):
+            step.term = outer + name
+            yield term
+        step.term = outer.removesuffix("/")
 
     def leaves(self) -> Iterator[Objective]:
         for term in self.terms:
@@ -125,6 +147,9 @@ class Scaled(Objective):
         value: Tensor = self.term(step)
         return value_at(self.weight, step.index) * value
 
+    def update(self, step: Step) -> None:
+        self.term.update(step)
+
     def leaves(self) -> Iterator[Objective]:
         return self.term.leaves()
 
@@ -133,7 +158,9 @@ class Scaled(Objective):
         return f"{describe(self.weight)} * {inner}"
 
 
-def _free_name(name: str, taken: dict[str, Tensor]) -> str:
-    """`name`, or `name.2`, `name.3` … when the step has it already."""
-    count = sum(key == name or key.startswith(name + ".") for key in taken)
-    return f"{name}.{count + 1}" if count else name
+def _free_names(names: Sequence[str]) -> list[str]:
+    """Each name once: the second of a kind is `name.2`, the third `name.3`."""
+    return [
+        f"{name}.{names[:place].count(name) + 1}" if name in names[:place] else name
+        for place, name in enumerate(names)
+    ]

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from labelgrad.functional import default_generator, flat_gradient, random_numbers
+from labelgrad.functional import flat_gradient, random_numbers
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.replay import Remembering, Replaying
 
@@ -29,14 +29,31 @@ class Batch:
         """The same batch on a device; the row numbers stay with the table that uses them."""
         return Batch(self.x.to(device), None if self.y is None else self.y.to(device), self.rows)
 
+    def cut(self, parts: int) -> list[Batch]:
+        """The batch in as many parts of one size."""
+        if len(self.x) % parts:
+            raise ValueError(
+                f"a batch of {len(self.x)} examples cannot be cut into {parts} parts of one size; "
+                f"choose `accumulate` or the batch size so that it can."
+            )
+        size = len(self.x) // parts
+        labels = [None] * parts if self.y is None else self.y.split(size)
+        return [
+            Batch(x, y, rows)
+            for x, y, rows in zip(self.x.split(size), labels, self.rows.split(size), strict=True)
+        ]
+
 
 class Views(Protocol):
-    """Two ways to change examples at random without changing what they are."""
+    """Two ways to change examples at random without changing what they are.
 
-    def weak(self, x: Tensor) -> Tensor:
+    The draws are the generator's, so that a resumed run sees the same views.
+    """
+
+    def weak(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A little, as training on labeled examples would: a flip, a small shift."""
 
-    def strong(self, x: Tensor) -> Tensor:
+    def strong(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A lot: what a model should still see through."""
 
 
@@ -45,8 +62,14 @@ class Step:
 
     Whoever asks first pays for a forward pass or for the labeled gradient; the next one finds it
     done. Both batches are weak views where there are `views`, and `weak_view` and `strong_view`
-    draw others of the unlabeled one. With `remember`, the unlabeled pass can be replayed in forward
-    mode at two thirds of the cost. Objectives report what they measure with `report`.
+    draw others of the unlabeled one. Random numbers are those of `seed`: `generator` is for an
+    objective's own draws, and what the model draws by itself (dropout) is kept apart from the rest
+    of the process. With `remember`, the unlabeled pass can be replayed in forward mode at two
+    thirds of the cost. With `autocast`, such as `torch.bfloat16`, the model's passes are in that
+    precision. Objectives report what they measure with `report`.
+
+    `parts` are the steps that a batch was cut into (`cut`), where the gradient is accumulated;
+    alone a step is its only part.
 
     >>> batch = Batch(torch.ones(4, 3), torch.zeros(4, dtype=torch.long), torch.arange(4))
     >>> step = Step(nn.Linear(3, 2), batch)
@@ -63,19 +86,48 @@ class Step:
         loss: Loss | None = None,
         index: int = 0,
         views: Views | None = None,
+        seed: int = 0,
         remember: bool = False,
+        keep_graph: bool = True,
+        autocast: torch.dtype | None = None,
+        draws: bool | None = None,
     ):
-        self.model, self.index, self._views = model, index, views
-        self._memory = Remembering() if remember else None
-        self._clean = unlabeled
-        self.labeled, self._unlabeled = labeled, unlabeled
-        if views is not None:
-            self.labeled = replace(labeled, x=views.weak(labeled.x))
-            self._unlabeled = unlabeled and replace(unlabeled, x=views.weak(unlabeled.x))
+        self.model, self.index, self.keep_graph = model, index, keep_graph
+        self._bare, self._views, self._remember = bare(model), views, remember
+        self._autocast = autocast
+        self._draws = may_draw(model) if draws is None else draws
+        self._model_numbers: list[Tensor | int] = [seed]  # what the model's next pass draws from
+        self.params = {name: p for name, p in self._bare.named_parameters() if p.requires_grad}
+        self.generator = torch.Generator(labeled.x.device).manual_seed(seed)
         self.loss: Loss = CrossEntropy() if loss is None else loss
-        self.params = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self.metrics: dict[str, Tensor] = {}
-        self.terms: dict[str, Tensor] = {}
+        self.labeled, self._unlabeled, self._clean = labeled, unlabeled, unlabeled
+        if views is not None:
+            self.labeled = replace(labeled, x=views.weak(labeled.x, self.generator))
+        if views is not None and unlabeled is not None:
+            self._unlabeled = replace(unlabeled, x=views.weak(unlabeled.x, self.generator))
+        self.parts: list[Step] = [self]
+        self.records: dict[str, Tensor] = {}  # term/name, of what the terms report
+        self.kept: dict[object, Any] = {}  # what an objective found that its update will need
+        self.term = ""  # the one that is being asked
+
+    def cut(self, parts: int) -> list[Step]:
+        """The same step in parts of one size, whose gradients are to be averaged."""
+        if parts == 1:
+            return [self]
+        labeled = self.labeled.cut(parts)
+        unlabeled, clean = (
+            [None] * parts if batch is None else batch.cut(parts)
+            for batch in (self._unlabeled, self._clean)
+        )
+        pieces: list[Step] = []
+        for place in range(parts):
+            piece = Step.__new__(Step)
+            vars(piece).update(vars(self))
+            piece.labeled, piece._unlabeled = labeled[place], unlabeled[place]
+            piece._clean, piece.kept = clean[place], {}
+            piece.parts = pieces
+            pieces.append(piece)
+        return pieces
 
     @property
     def unlabeled(self) -> Batch:
@@ -85,7 +137,7 @@ class Step:
     def weak_view(self) -> Tensor:
         """The unlabeled inputs, slightly changed anew; unchanged where there are no views."""
         clean = _needed(self._clean).x
-        return clean if self._views is None else self._views.weak(clean)
+        return clean if self._views is None else self._views.weak(clean, self.generator)
 
     def strong_view(self) -> Tensor:
         """The unlabeled inputs, strongly changed."""
@@ -94,21 +146,36 @@ class Step:
                 "this objective needs strongly augmented views of its examples, and there are "
                 "none; give the trainer `views`."
             )
-        return self._views.strong(_needed(self._clean).x)
+        return self._views.strong(_needed(self._clean).x, self.generator)
 
     @cached_property
     def labeled_outputs(self) -> Tensor:
         """The model on the labeled batch."""
-        outputs: Tensor = self.model(self.labeled.x)
-        return outputs
+        return self.forward(self.labeled.x)
 
     @cached_property
     def unlabeled_outputs(self) -> Tensor:
         """The model on the unlabeled batch."""
-        self._draws = default_generator(self.unlabeled.x.device).get_state()
+        self._drawn = self._model_numbers[0]
+        self._memory = Remembering() if self._remember else None
         with self._memory or nullcontext():
-            outputs: Tensor = self.model(self.unlabeled.x)
-        return outputs
+            return self.forward(self.unlabeled.x)
+
+    @property
+    def all_unlabeled_outputs(self) -> Tensor:
+        """The model on the unlabeled batches of all parts, without a graph.
+
+        What an objective takes of the whole batch, such as the mean of its confidence, it takes
+        here: alone it costs nothing, and an accumulated batch a pass more of each part.
+        """
+        if len(self.parts) == 1:
+            return self.unlabeled_outputs.detach()
+        return torch.cat([part._outputs_without_graph for part in self.parts])
+
+    @cached_property
+    def _outputs_without_graph(self) -> Tensor:
+        with torch.no_grad():
+            return self.extra_forward(self.unlabeled.x)
 
     @cached_property
     def labeled_loss(self) -> Tensor:
@@ -124,16 +191,26 @@ class Step:
 
     def gradient(self, loss: Tensor) -> Tensor:
         """The gradient of `loss` in the model's parameters, as one vector."""
-        return flat_gradient(loss, self.params)
+        return flat_gradient(loss, self.params, keep_graph=self.keep_graph)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A pass of the model on other inputs that counts: batch norm sees it.
+
+        MixMatch's mixed examples are such, the passes of FixMatch and VAT are not
+        (`extra_forward`).
+        """
+        with self._numbers(), self._precision():
+            return self._full(self.model(x))
 
     def extra_forward(self, x: Tensor, params: Mapping[str, Tensor] | None = None) -> Tensor:
-        """An extra forward pass, at other parameters if given, that leaves no trace in buffers."""
-        return self._call(params or {}, x)
+        """A pass, at other parameters if given, that leaves no trace in buffers."""
+        with self._numbers():
+            return self._call(params or {}, x)
 
     def replay_unlabeled(self, params: Mapping[str, Tensor]) -> Tensor:
         """The unlabeled pass again at other parameters: same random draws, no trace left."""
         _ = self.unlabeled_outputs  # the pass to be replayed comes first
-        with random_numbers(self.unlabeled.x.device, self._draws):
+        with random_numbers(self._device, self._drawn) if self._draws else nullcontext():
             return self._call(params, self.unlabeled.x)
 
     def remembered(self) -> AbstractContextManager[object]:
@@ -141,17 +218,103 @@ class Step:
         _ = self.unlabeled_outputs
         return nullcontext() if self._memory is None else Replaying(self._memory.products)
 
+    @property
+    def precision(self) -> float:
+        """The distance from 1 to the next number in the precision that passes are computed in."""
+        dtype = self._autocast or next(iter(self.params.values())).dtype
+        return torch.finfo(dtype).eps
+
     def report(self, name: str, value: Tensor) -> None:
-        """Record a measurement of this step."""
-        self.metrics[name] = value.detach()
+        """Record a measurement of this step, as `term/name` of the term that is being asked."""
+        if name == "loss":
+            raise ValueError(
+                f"a term records its own value as 'loss', so {self.term or 'it'} cannot report "
+                f"another under that name; choose another name."
+            )
+        self.records[f"{self.term}/{name}" if self.term else name] = value.detach()
+
+    def release(self) -> None:
+        """Let the graphs go: what was computed stays, and can no more be differentiated."""
+        for name in ("labeled_outputs", "unlabeled_outputs", "labeled_loss"):
+            if name in vars(self):
+                vars(self)[name] = vars(self)[name].detach()
+
+    @property
+    def _device(self) -> torch.device:
+        return self.labeled.x.device
+
+    def _numbers(self) -> AbstractContextManager[object]:
+        return _OwnNumbers(self) if self._draws else nullcontext()
+
+    def _precision(self) -> AbstractContextManager[object]:
+        if self._autocast is None:
+            return nullcontext()
+        return torch.autocast(self._device.type, dtype=self._autocast)
+
+    def _full(self, outputs: Tensor) -> Tensor:
+        """Outputs in the parameters' precision: losses are not computed in a smaller one."""
+        return outputs if self._autocast is None else outputs.float()
 
     def _call(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
         # Batch norm writes its statistics in place: the writes of an extra pass go to copies.
         values = {id(self.params[name]): value for name, value in params.items()}
-        values |= {id(buffer): buffer.clone() for buffer in self.model.buffers()}
-        state = {place: values[id(old)] for place, old in _places(self.model) if id(old) in values}
-        outputs: Tensor = functional_call(self.model, state, (x,), tie_weights=False)
-        return outputs
+        values |= {id(buffer): buffer.clone() for buffer in self._bare.buffers()}
+        state = {place: values[id(old)] for place, old in _places(self._bare) if id(old) in values}
+        with self._precision():
+            outputs: Tensor = functional_call(self._bare, state, (x,), tie_weights=False)
+        return self._full(outputs)
+
+
+class _OwnNumbers:
+    """What a model draws in its passes of a step: one pass goes on where the last one ended."""
+
+    def __init__(self, step: Step):
+        self._step = step
+        self._block = random_numbers(step._device, step._model_numbers[0])
+
+    def __enter__(self) -> None:
+        self._generator = self._block.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._step._model_numbers[0] = self._generator.get_state()
+        self._block.__exit__(*error)
+
+
+def bare(model: nn.Module) -> nn.Module:
+    """The module that `torch.compile` was given, or the model itself.
+
+    Its names are those of its checkpoints, and it can be run at other parameters and in forward
+    mode, which a compiled one cannot.
+    """
+    inner = getattr(model, "_orig_mod", model)
+    assert isinstance(inner, nn.Module)
+    return inner
+
+
+_QUIET = (  # of torch.nn.modules: files without a layer that draws random numbers
+    *("linear", "conv", "batchnorm", "normalization", "instancenorm", "pooling", "flatten"),
+    *("container", "padding", "upsampling", "pixelshuffle", "channelshuffle", "embedding"),
+)
+
+
+def may_draw(model: nn.Module) -> bool:
+    """Whether a model may draw random numbers by itself, as dropout does.
+
+    Only PyTorch's own layers, and ours, are known not to.
+
+    >>> may_draw(nn.Linear(2, 2)), may_draw(nn.Sequential(nn.Linear(2, 2), nn.Dropout()))
+    (False, True)
+    """
+    return not all(_is_quiet(module) for module in bare(model).modules())
+
+
+def _is_quiet(module: nn.Module) -> bool:
+    home = type(module).__module__
+    file = home.removeprefix("torch.nn.modules.")
+    activation = file == "activation" and not isinstance(module, nn.RReLU | nn.MultiheadAttention)
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    ours = home.startswith("labelgrad.models.")
+    return not hooks and (ours or activation or (file != home and file in _QUIET))
 
 
 def _needed(batch: Batch | None) -> Batch:

@@ -30,7 +30,7 @@ ROWS = 12
 EVERY_OBJECTIVE = {
     "supervised": Supervised,
     "lga": lambda: LGA(ROWS, WIDTH, dtype=torch.float64),
-    "lga by evidence": lambda: LGA(ROWS, WIDTH, evidence=5.0, dtype=torch.float64),
+    "lga by evidence": lambda: LGA(ROWS, WIDTH, rule=Evidence(5.0), dtype=torch.float64),
     "lga by finite difference": lambda: LGA(
         ROWS, WIDTH, slope="finite-difference", dtype=torch.float64
     ),

@@ -98,7 +98,7 @@ def test_a_row_without_slopes_stays_undecided():
 
 def test_a_table_by_evidence_moves_only_what_it_draws_and_lives_in_a_file_too(tmp_path):
     for folder in (None, tmp_path):
-        table = LabelTable(5, 3, evidence=5.0, folder=folder)
+        table = LabelTable(5, 3, rule=Evidence(5.0), folder=folder)
         table.update(table.draw(torch.tensor([1, 3])), torch.randn(2, 3))
         undecided = (table.labels() - 1 / 3).abs().max(1).values < 1e-6
         assert undecided.tolist() == [True, False, True, False, True]
@@ -109,7 +109,7 @@ def test_lga_by_evidence_trains_and_its_labels_are_found_again_after_a_checkpoin
         x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
         y = (x[:, 0] > 0).long()
         torch.manual_seed(0)
-        lga = LGA(30, 2, evidence=5.0)
+        lga = LGA(30, 2, rule=Evidence(5.0))
         labeled, others = (
             TensorBatches(x[:10], y[:10], batch_size=10),
             TensorBatches(x[10:], batch_size=10),
@@ -130,7 +130,7 @@ def test_lga_by_evidence_trains_and_its_labels_are_found_again_after_a_checkpoin
 @pytest.mark.parametrize("scale", [-1.0, float("nan")])
 def test_a_scale_that_is_no_scale_is_refused(scale):
     with pytest.raises(ValueError, match="`evidence` must be"):
-        LGA(5, 2, evidence=scale)
+        LGA(5, 2, rule=Evidence(scale))
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name != "fashion-mnist"])

@@ -17,7 +17,9 @@ from torch.nn import functional as F
 Change = Callable[[Tensor, Tensor], Tensor]  # pictures, and how strongly: (count, 1, 1, 1) in 0…1
 
 
-def rand_augment(x: Tensor, operations: int = 2) -> Tensor:
+def rand_augment(
+    x: Tensor, operations: int = 2, generator: torch.Generator | None = None
+) -> Tensor:
     """Each picture after `operations` random changes of random strength.
 
     >>> torch.manual_seed(0) and None
@@ -28,14 +30,18 @@ def rand_augment(x: Tensor, operations: int = 2) -> Tensor:
     """
     move = torch.eye(3, device=x.device, dtype=x.dtype).expand(len(x), 3, 3)
     for _ in range(operations):
-        drawn = torch.randint(len(COLOURS) + len(MOVES) + 1, (len(x),), device=x.device)
-        x = _recolour(x, drawn)
-        move = move @ _moves(x, drawn - len(COLOURS))
+        kinds = len(COLOURS) + len(MOVES) + 1
+        drawn = torch.randint(kinds, (len(x),), device=x.device, generator=generator)
+        strength, amount = (
+            torch.rand(len(x), device=x.device, dtype=x.dtype, generator=generator)
+            for _ in range(2)
+        )
+        x = _recolour(x, drawn, strength.view(-1, 1, 1, 1))
+        move = move @ _moves(x, drawn - len(COLOURS), 2 * amount - 1)
     return _read(x, move).clamp(0, 1)
 
 
-def _recolour(x: Tensor, drawn: Tensor) -> Tensor:
-    strength = torch.rand(len(x), 1, 1, 1, device=x.device, dtype=x.dtype)
+def _recolour(x: Tensor, drawn: Tensor, strength: Tensor) -> Tensor:
     x = x.clone()
     for index, change in enumerate(COLOURS.values()):
         chosen = (drawn == index).nonzero()[:, 0]
@@ -44,9 +50,8 @@ def _recolour(x: Tensor, drawn: Tensor) -> Tensor:
     return x
 
 
-def _moves(x: Tensor, drawn: Tensor) -> Tensor:
+def _moves(x: Tensor, drawn: Tensor, amount: Tensor) -> Tensor:
     """For each picture the matrix it drew; the unit matrix where it drew none."""
-    amount = 2 * torch.rand(len(x), device=x.device, dtype=x.dtype) - 1
     matrices = torch.eye(3, device=x.device, dtype=x.dtype).repeat(len(x), 1, 1)
     for index, build in enumerate(MOVES.values()):
         chosen = drawn == index

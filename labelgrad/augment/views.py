@@ -1,7 +1,7 @@
 """Random views of a batch: one draw for each example, in batched tensor code on its own device.
 
-The draws come from PyTorch's global generator, which the trainer seeds by the step, so a resumed
-run sees the same views.
+The draws come from a generator that the trainer seeds by the step, so a resumed run sees the same
+views; without one they are PyTorch's own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 
 from labelgrad.augment.rand_augment import rand_augment
+from labelgrad.functional import normal_like
+
+Generator = torch.Generator | None
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,13 @@ class Noise:
     weak_size: float = 0.1
     strong_size: float = 0.5
 
-    def weak(self, x: Tensor) -> Tensor:
+    def weak(self, x: Tensor, generator: Generator = None) -> Tensor:
         """The rows with little noise."""
-        return x + self.weak_size * torch.randn_like(x)
+        return x + self.weak_size * normal_like(x, generator)
 
-    def strong(self, x: Tensor) -> Tensor:
+    def strong(self, x: Tensor, generator: Generator = None) -> Tensor:
         """The rows with much noise."""
-        return x + self.strong_size * torch.randn_like(x)
+        return x + self.strong_size * normal_like(x, generator)
 
 
 @dataclass(frozen=True)
@@ -51,36 +54,41 @@ class Pictures:
     pixels: int = 2
     noise: float = 0.0
 
-    def weak(self, x: Tensor) -> Tensor:
+    def weak(self, x: Tensor, generator: Generator = None) -> Tensor:
         """A flip, where mirrored pictures mean the same, a small shift, and noise if any."""
-        moved = translate(flip(x) if self.mirror else x, self.pixels)
-        return moved + self.noise * torch.randn_like(moved) if self.noise else moved
+        flipped = flip(x, generator) if self.mirror else x
+        moved = translate(flipped, self.pixels, generator)
+        return moved + self.noise * normal_like(moved, generator) if self.noise else moved
 
-    def strong(self, x: Tensor) -> Tensor:
+    def strong(self, x: Tensor, generator: Generator = None) -> Tensor:
         """A weak view, recoloured, moved and partly blanked."""
-        scaled = ((self.weak(x) - self.low) / (self.high - self.low)).clamp(0, 1)
-        changed = cutout(rand_augment(scaled) - 0.5) + 0.5  # the blank is grey
+        weak = self.weak(x, generator)
+        scaled = ((weak - self.low) / (self.high - self.low)).clamp(0, 1)
+        changed = rand_augment(scaled, generator=generator)
+        changed = cutout(changed - 0.5, generator=generator) + 0.5  # the blank is grey
         return self.low + (self.high - self.low) * changed
 
 
-def flip(x: Tensor) -> Tensor:
+def flip(x: Tensor, generator: Generator = None) -> Tensor:
     """Each picture left to right, or not.
 
     >>> torch.equal(flip(torch.ones(3, 1, 2, 2)), torch.ones(3, 1, 2, 2))
     True
     """
-    kept = (torch.rand(len(x), device=x.device) >= 0.5).nonzero()[:, 0]
+    kept = (torch.rand(len(x), device=x.device, generator=generator) >= 0.5).nonzero()[:, 0]
     return x.flip(-1).index_copy_(0, kept, x[kept])  # whole pictures: faster than a `where`
 
 
-def translate(x: Tensor, pixels: int = 2) -> Tensor:
+def translate(x: Tensor, pixels: int = 2, generator: Generator = None) -> Tensor:
     """Each picture shifted by up to so many pixels along both axes; its edge is mirrored.
 
     >>> translate(torch.zeros(3, 1, 8, 8)).shape
     torch.Size([3, 1, 8, 8])
     """
     count, channels, height, width = x.shape
-    down, right = torch.randint(-pixels, pixels + 1, (2, count, 1), device=x.device)
+    down, right = torch.randint(
+        -pixels, pixels + 1, (2, count, 1), device=x.device, generator=generator
+    )
     rows = _mirrored(torch.arange(height, device=x.device) + down, height)
     columns = _mirrored(torch.arange(width, device=x.device) + right, width)
     places = (rows.unsqueeze(2) * width + columns.unsqueeze(1)).flatten(1)  # pictures, pixels
@@ -92,7 +100,7 @@ def _mirrored(places: Tensor, size: int) -> Tensor:
     return (size - 1) - ((size - 1) - places.abs()).abs()
 
 
-def cutout(x: Tensor, part: float = 0.5) -> Tensor:
+def cutout(x: Tensor, part: float = 0.5, generator: Generator = None) -> Tensor:
     """Each picture with a square of up to `part` of its side blanked, anywhere.
 
     >>> blank = cutout(torch.ones(100, 1, 8, 8))
@@ -100,8 +108,11 @@ def cutout(x: Tensor, part: float = 0.5) -> Tensor:
     (True, True)
     """
     count, _, height, width = x.shape
-    half = part * torch.rand(count, 1, device=x.device) * torch.tensor([height, width]).to(x) / 2
-    centre = torch.rand(count, 2, device=x.device) * torch.tensor([height, width]).to(x)
+    size, place = (
+        torch.rand(count, numbers, device=x.device, generator=generator) for numbers in (1, 2)
+    )
+    sides = torch.tensor([height, width]).to(x)
+    half, centre = part * size * sides / 2, place * sides
     down = (torch.arange(height, device=x.device) + 0.5 - centre[:, :1]).abs() < half[:, :1]
     right = (torch.arange(width, device=x.device) + 0.5 - centre[:, 1:]).abs() < half[:, 1:]
     inside = (down.unsqueeze(2) & right.unsqueeze(1)).unsqueeze(1)

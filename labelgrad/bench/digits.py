@@ -14,19 +14,16 @@ import torch
 from torch import Tensor
 
 from labelgrad.datasets.digits import Split, digits
-from labelgrad.functional import random_numbers
 from labelgrad.inputs.row_scale import row_scale
 from labelgrad.methods import Problem
 from labelgrad.methods import method as classes_method
 from labelgrad.models.mlp import MLP
-from labelgrad.objective import Objective
-from labelgrad.objectives.supervised import Supervised
 from labelgrad.training.batches import TensorBatches
+from labelgrad.training.recipe import Recipe
 from labelgrad.training.run import Run
-from labelgrad.training.trainer import Trainer
 
 METHODS = ("supervised", "lga-evidence")
-LEARNING_RATE = 2e-4
+LEARNING_RATE, BATCH = 2e-4, 50
 
 
 def digits_run(
@@ -44,17 +41,17 @@ def digits_run(
     5
     """
     split = scaled(digits(labels=labels, seed=seed))
-    with random_numbers(torch.device("cpu"), seed):
-        model = MLP(64, (128, 128), 10)
-    labeled = TensorBatches(*split.labeled, batch_size=min(50, labels), seed=seed)
-    unlabeled = TensorBatches(split.unlabeled[0], batch_size=50, seed=seed)
-    objective: Objective = Supervised()
-    if method != "supervised":
-        objective = classes_method(method, Problem(len(unlabeled), 10, unlabeled.batch_size, steps))
-    trainer = Trainer(model, objective, labeled, unlabeled, learning_rate=LEARNING_RATE, seed=seed)
-    return Run(
-        trainer,
+    rows = len(split.unlabeled[0])
+    recipe = Recipe(
+        lambda: MLP(64, (128, 128), 10),
+        lambda: classes_method(method, Problem(rows, 10, BATCH, steps)),
+        TensorBatches(*split.labeled, batch_size=min(BATCH, labels), seed=seed),
+        TensorBatches(split.unlabeled[0], batch_size=BATCH, seed=seed),
         steps=steps,
+        learning_rate=LEARNING_RATE,
+        seed=seed,
+    )
+    return recipe.run(
         folder=folder,
         examples={"test": split.test},
         truth=split.unlabeled[1],

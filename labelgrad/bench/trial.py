@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from labelgrad.bench.sets import Rows, rows
-from labelgrad.functional import random_numbers
 from labelgrad.inputs.row_scale import row_scale
-from labelgrad.labels.evidence import usual_scale
+from labelgrad.labels.evidence import Evidence, usual_scale
+from labelgrad.labels.lazy_adam import LazyAdam
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.models.mlp import MLP
 from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.training.batches import TensorBatches
+from labelgrad.training.recipe import Recipe
 from labelgrad.training.run import Run
-from labelgrad.training.trainer import Trainer
 
 STEPS, BATCH, HIDDEN = 5000, 50, (128, 128)  # as the estimators have them
 LEARNING_RATE, SUPERVISED_WEIGHT = 2e-4, 0.1
@@ -94,29 +94,31 @@ class BenchTrial:
 def _run(split: Rows, method: Method, seed: int, steps: int) -> Run:
     loss: Loss = SquaredError() if split.classes is None else CrossEntropy()
     x, y, x_test, y_test = _tensors(split)
-    known = torch.from_numpy(split.given)
-    width = split.classes or 1
-    with random_numbers(torch.device("cpu"), seed):
-        model = MLP(x.shape[1], HIDDEN, width)
-    true = TensorBatches(x[known], y[known], batch_size=min(BATCH, int(known.sum())), seed=seed)
-    others = TensorBatches(x[~known], batch_size=min(BATCH, int((~known).sum())), seed=seed)
-    objective = _objective(method, len(others), width, loss)
-    trainer = Trainer(
-        model, objective, true, others, learning_rate=LEARNING_RATE, loss=loss, seed=seed
+    known, width = torch.from_numpy(split.given), split.classes or 1
+    given, others = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
+    recipe = Recipe(
+        lambda: MLP(x.shape[1], HIDDEN, width),
+        lambda: _objective(method, len(others), width, loss),
+        TensorBatches(x, y, rows=given, batch_size=min(BATCH, len(given)), seed=seed),
+        TensorBatches(x, rows=others, batch_size=min(BATCH, len(others)), seed=seed),
+        steps=steps,
+        learning_rate=LEARNING_RATE,
+        loss=loss,
+        seed=seed,
     )
-    truth = None if method.kind == "supervised" else y[~known]
-    examples = {"test": (x_test, y_test)}
-    return Run(trainer, steps=steps, examples=examples, truth=truth, evaluate_every=steps)
+    truth = None if method.kind == "supervised" else y[others]
+    return recipe.run(examples={"test": (x_test, y_test)}, truth=truth, evaluate_every=steps)
 
 
 def _objective(method: Method, unlabeled: int, width: int, loss: Loss) -> Objective:
     if method.kind == "supervised":
         return Supervised()
-    if method.kind == "lga":
-        lga = LGA(unlabeled, width, loss=loss, label_rate=method.setting)
-    else:
-        lga = LGA(unlabeled, width, loss=loss, evidence=method.setting * usual_scale(loss))
-    return SUPERVISED_WEIGHT * Supervised() + lga
+    rule = (
+        LazyAdam(method.setting)
+        if method.kind == "lga"
+        else Evidence(method.setting * usual_scale(loss))
+    )
+    return SUPERVISED_WEIGHT * Supervised() + LGA(unlabeled, width, loss=loss, rule=rule)
 
 
 def _tensors(split: Rows) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -35,7 +35,7 @@ from labelgrad.bench.trial import (
 )
 from labelgrad.cli.say import say_pictures
 from labelgrad.cli.trials import add_missing
-from labelgrad.labels.evidence import LEAD, METRIC_POWER, SCALE, SUREST
+from labelgrad.labels.evidence import LEAD, SCALE, SUREST, Evidence
 from labelgrad.training.results import Line, Results
 
 
@@ -146,5 +146,5 @@ def _settings(steps: int) -> Line:
         "hidden": HIDDEN,
         "learning_rate": LEARNING_RATE,
         "labeled_weight": SUPERVISED_WEIGHT,
-        "evidence": SCALE | {"lead": LEAD, "surest": SUREST, "metric_power": METRIC_POWER},
+        "evidence": SCALE | {"lead": LEAD, "surest": SUREST, "metric_power": Evidence.metric_power},
     }

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.progress import Progress, progress
+from labelgrad.cli.progress import progress
 from labelgrad.cli.say import say
 from labelgrad.cli.shares import train_side_by_side, usual_workers
 from labelgrad.fitting.conclusion import conclude
@@ -27,6 +27,7 @@ from labelgrad.fitting.result import LABELS, REPORT, Result
 from labelgrad.fitting.wording import shown_error
 from labelgrad.inputs.dataset import Dataset, join_few
 from labelgrad.inputs.read import read
+from labelgrad.training.parallel import Progress
 
 INTERRUPTED = 130
 PAUSE = 0.1  # seconds between two looks at the bar

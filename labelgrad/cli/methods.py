@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.methods import METHODS, Problem
+from labelgrad.methods import Problem, every_method
 
-EXAMPLE = Problem(rows=10_000, classes=10, batch_size=50, steps=10_000)
+EXAMPLE = Problem(rows=10_000, width=10, batch_size=50, steps=10_000)
 GRADIENT = 3  # forward passes that a gradient costs
 
 
@@ -20,7 +20,7 @@ def print_methods() -> None:
         Column("settings", overflow="fold"),
     )
     table.add_row("supervised", "–", str(GRADIENT), "Supervised()")
-    for name, method in METHODS.items():
+    for name, method in every_method().items():
         passes = str(GRADIENT + method.passes)
         settings = repr(method.build(EXAMPLE)) + (", strong views" if method.strong_views else "")
         table.add_row(name, method.paper, passes, settings)

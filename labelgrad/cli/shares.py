@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from labelgrad.cli.progress import Progress
 from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.plan import Plan
 from labelgrad.inputs.dataset import Dataset
-from labelgrad.training.parallel import History, finish_all
+from labelgrad.training.parallel import History, Progress, finish_all
 
 MOST = 8
 

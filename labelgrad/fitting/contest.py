@@ -19,11 +19,13 @@ from labelgrad.fitting.held_out import HeldOut
 from labelgrad.fitting.networks import Scale, network
 from labelgrad.fitting.plan import BATCH, OWN, Plan, objective, views, width
 from labelgrad.fitting.verdict import BASELINE
+from labelgrad.functional import mixed_seed
 from labelgrad.inputs.dataset import Dataset
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.schedules import Drop
-from labelgrad.training.batches import TensorBatches, mixed_seed
+from labelgrad.training.batches import Examples, TensorBatches
 from labelgrad.training.evaluation import predict
+from labelgrad.training.recipe import Recipe
 from labelgrad.training.run import Run
 from labelgrad.training.trainer import Trainer
 
@@ -132,20 +134,20 @@ class Contest:
         plan, mine = self.plan, self.labeled[~torch.isin(self.labeled, held_out)]
         labeled = self._stream(mine, self.y)
         others = None if method == BASELINE else self._stream(self.unlabeled, None)
-        trainer = Trainer(
-            self._network(),
-            objective(method, plan, self.source, len(self.unlabeled)),
+        recipe = Recipe(
+            self._network,
+            lambda: objective(method, plan, self.source, len(self.unlabeled)),
             labeled,
             others,
+            steps=plan.steps,
             learning_rate=Drop(plan.learning_rate, at=0.8 * plan.steps),
             loss=self.loss,
             views=views(plan, self.source),
             seed=plan.seed,
+            device=self._device,
         )
-        examples = {"held_out": (self.x[held_out], self.y[held_out])} if len(held_out) else {}
-        return Run(
-            trainer,
-            steps=plan.steps,
+        examples = {"held_out": Examples(self.x, self.y, held_out)} if len(held_out) else {}
+        return recipe.run(
             folder=None if self.folder is None else self.folder / f"{part}-{method}",
             examples=examples,
             evaluate_every=self.round,
@@ -154,8 +156,7 @@ class Contest:
 
     def _stream(self, rows: Tensor, y: Tensor | None) -> TensorBatches:
         size = min(BATCH, len(rows))
-        known = None if y is None else y[rows]
-        return TensorBatches(self.x[rows], known, batch_size=size, seed=self.plan.seed)
+        return TensorBatches(self.x, y, rows=rows, batch_size=size, seed=self.plan.seed)
 
     def _network(self) -> nn.Module:
         """The same first weights for every training."""

@@ -23,7 +23,8 @@ def _line(
     contest: Contest, method: str, trainings: list[Training], records: tuple[dict[str, Any], ...]
 ) -> dict[str, Any]:
     line = {"step": records[-1]["step"], "method": method, "training_loss": records[-1]["loss"]}
-    line |= {key: records[-1][key] for key in ("gap", "cosine") if key in records[-1]}
+    last = records[-1]
+    line |= {key: last[f"lga/{key}"] for key in ("gap", "cosine") if f"lga/{key}" in last}
     weights = [len(t.held_out) for t in trainings if t.part != ALL]
     if weights:
         folds = records[: len(weights)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from labelgrad.training.batches import mixed_seed
+from labelgrad.functional import mixed_seed
 
 FOLDS = 4
 ENOUGH = 400

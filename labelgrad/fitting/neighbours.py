@@ -13,7 +13,7 @@ from torch import Tensor
 
 from labelgrad.fitting.contest import Contest
 from labelgrad.fitting.labels import Imputed, Row
-from labelgrad.training.batches import mixed_seed
+from labelgrad.functional import mixed_seed
 
 NEIGHBOURS = 10
 MOST = 20_000  # examples to look for them among: all labeled ones, and others at random

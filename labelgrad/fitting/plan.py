@@ -15,20 +15,17 @@ from labelgrad.fitting.files import json_bytes
 from labelgrad.fitting.networks import Scale, network, usual_network
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.inputs.dataset import Dataset
-from labelgrad.labels.evidence import usual_scale
-from labelgrad.labels.rate import label_schedule
-from labelgrad.losses import SquaredError
-from labelgrad.methods import LGA_TERMS, SUPERVISED_WEIGHT, Problem, parts
-from labelgrad.methods import method as classes_method
+from labelgrad.losses import CrossEntropy, Loss, SquaredError
+from labelgrad.methods import Problem, parts
+from labelgrad.methods import method as method_named
 from labelgrad.objective import Objective
-from labelgrad.objectives.lga import LGA
-from labelgrad.objectives.supervised import Supervised
 from labelgrad.step import Views
 
 METHOD = {"pictures": "lga-evidence", "table": "lga-evidence"}  # where none is asked for
 STEPS = {"pictures": 1000, "table": 5000}
 REGRESSION_STEPS, STEPS_A_LABEL = (300, 5000), 5  # at least and at most, and between
 LEARNING_RATE = {"pictures": 1e-3, "table": 2e-4}
+LGA_TERMS = ("lga", "lga-evidence")
 VAT_RADIUS = {"pictures": 1.0, "table": 0.3}
 BATCH = 50  # labeled, and again as many unlabeled
 FILE, VERSION = "plan.json", 1
@@ -135,18 +132,9 @@ def views(plan: Plan, source: Dataset) -> Views:
 
 def objective(name: str, plan: Plan, source: Dataset, rows: int) -> Objective:
     """The method of a name, for classes or for values."""
-    batch = min(BATCH, rows)
-    if source.task == "classification":
-        problem = Problem(rows, len(source.classes), batch, plan.steps)
-        return classes_method(name, problem, {"vat": {"eps": VAT_RADIUS[_kind(source)]}})
-    if not parts(name):
-        return Supervised()
-    loss = SquaredError()
-    if parts(name) == ["lga"]:
-        lga = LGA(rows, 1, loss=loss, label_rate=label_schedule(rows, 1, batch, plan.steps))
-    else:
-        lga = LGA(rows, 1, loss=loss, evidence=usual_scale(loss))
-    return SUPERVISED_WEIGHT * Supervised() + lga
+    loss: Loss = CrossEntropy() if source.task == "classification" else SquaredError()
+    problem = Problem(rows, width(source), min(BATCH, rows), plan.steps, loss)
+    return method_named(name, problem, {"vat": {"eps": VAT_RADIUS[_kind(source)]}})
 
 
 def usable_method(source: Dataset, name: str) -> str:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from labelgrad.losses import CrossEntropy, Loss
@@ -32,17 +33,17 @@ from labelgrad.schedules import check_rate
 
 SCALE = {"classes": 5.0, "values": 0.5}  # in log-odds, and in standard deviations
 LEAD, SUREST = 5.0, 0.97  # a label of two classes can be 0.993, of many classes this sure
-METRIC_POWER = 0.25  # of the gap's fourth moment, where the paper's metric has ½
 _LEAST = 1e-30  # of a row whose slopes were all zero
 
 
 class Evidence:
-    """What `LazyAdam` is for Adam: a row is (w, sum of slopes, sum of their squares).
+    """Labels that are the evidence of their slopes: a row is (w, Σ g, Σ ‖g‖²).
 
-    >>> import torch
-    >>> rule, row = Evidence(1.0, CrossEntropy()), torch.zeros(1, 3, 2)
+    Without a `scale` it is the usual one: 5 for classes, ½ for values.
+
+    >>> rule, row = Evidence(1.0), torch.zeros(1, 3, 2)
     >>> for visit in (1, 2, 3, 4):
-    ...     rule.step(row, torch.tensor([[-1.0, 1.0]]), visit)
+    ...     rule.step(row, torch.tensor([[-1.0, 1.0]]), visit, CrossEntropy())
     ...     print([round(w, 2) for w in row[0, 0].tolist()])
     [0.0, -1.0]
     [0.0, -2.0]
@@ -50,23 +51,33 @@ class Evidence:
     [0.0, -4.0]
     """
 
-    horizon = 1
+    metric_power = 0.25  # of the gap's fourth moment, where the paper's metric has ½
 
-    def __init__(self, scale: float, loss: Loss):
-        check_rate("evidence", scale)
-        self.scale, self.classes = scale, isinstance(loss, CrossEntropy)
+    def __init__(self, scale: float | None = None):
+        if scale is not None:
+            check_rate("scale", scale)
+        self.scale = scale
 
-    def step(self, values: Tensor, slope: Tensor, step: int) -> None:
+    def __repr__(self) -> str:
+        return "Evidence()" if self.scale is None else f"Evidence({self.scale})"
+
+    def horizon(self, dtype: torch.dtype) -> int:
+        """A row is at rest at once."""
+        return 1
+
+    def step(self, values: Tensor, slope: Tensor, step: int, loss: Loss) -> None:
         """Weigh one slope more, in place."""
         w, total, squares = values.unbind(1)  # each (rows, width)
+        classes = isinstance(loss, CrossEntropy)
+        scale = usual_scale(loss) if self.scale is None else self.scale
         total.add_(slope)
-        squares.add_(slope.square().sum(1, keepdim=True) if self.classes else slope.square())
+        squares.add_(slope.square().sum(1, keepdim=True) if classes else slope.square())
         statistic = -total / squares.sqrt().clamp_min(_LEAST)
-        if self.classes:
-            odds = self.scale * statistic * statistic.abs()
+        if classes:
+            odds = scale * statistic * statistic.abs()
             w.copy_((odds - odds.amax(1, keepdim=True)).clamp_min(-lead(w.shape[1])))
         else:
-            w.copy_(self.scale * statistic)
+            w.copy_(scale * statistic)
 
     def catch_up(self, values: Tensor, last: Tensor, now: int) -> None:
         """Without a slope there is nothing to weigh."""

@@ -57,7 +57,8 @@ class Gap(nn.Module):
     """v = EMA(g_ℓ) − g_u, and v in the metric: v / (ε_norm + √EMA(v⁴)).
 
     That is the paper's metric. With `power=0.25` in place of ½ it is v / (ε_norm + ∜EMA(v⁴)),
-    halfway to the Euclidean one: coordinates in which the gap is small are magnified less.
+    halfway to the Euclidean one, `power=0`: coordinates in which the gap is small are magnified
+    less.
 
     Both averages are constants to whoever differentiates, as in the paper. With both decays 0 the
     averages are the values themselves, the simplified algorithm of the paper's Section 3.
@@ -78,6 +79,8 @@ class Gap(nn.Module):
         super().__init__()
         if not epsilon > 0:
             raise ValueError(f"`epsilon` of the metric must be positive, got {epsilon}.")
+        if not 0 <= power <= 0.5:
+            raise ValueError(f"the metric's `power` must be from 0 to 0.5, got {power}.")
         self.epsilon, self.power = epsilon, power
         self.labeled_gradient = MovingAverage(gradient_decay)
         self.fourth_moment = MovingAverage(moment_decay)

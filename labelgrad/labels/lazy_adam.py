@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from labelgrad.schedules import Schedule, value_at
+from labelgrad.losses import Loss
+from labelgrad.schedules import Schedule, check_rate, describe, value_at
 
 
 class LazyAdam:
@@ -15,23 +16,26 @@ class LazyAdam:
 
     After a row's last slope at step s, step s + i moves it by
     `rate·β₁ⁱ·m / (1 − β₁^(s+i)) / (√(β₂ⁱ·v / (1 − β₂^(s+i))) + ε)`. These moves shrink like
-    (β₁/√β₂)ⁱ; past `horizon` they are below the precision of the numbers and are left out.
+    (β₁/√β₂)ⁱ; past the horizon they are below the precision of the numbers and are left out.
 
-    >>> adam = LazyAdam(0.1, (0.9, 0.999), 1e-8, torch.float32)
+    >>> from labelgrad import CrossEntropy
+    >>> adam = LazyAdam(0.1)
     >>> row = torch.zeros(1, 3, 2)
-    >>> adam.step(row, torch.tensor([[1.0, -2.0]]), step=1)
+    >>> adam.step(row, torch.tensor([[1.0, -2.0]]), step=1, loss=CrossEntropy())
     >>> adam.catch_up(row, last=torch.tensor([1]), now=1000)
     >>> row[:, 0]
     tensor([[-0.6006,  0.6006]])
     """
 
+    metric_power = 0.5  # the paper's metric
+
     def __init__(
         self,
-        rate: float | Schedule,
-        betas: tuple[float, float],
-        epsilon: float,
-        dtype: torch.dtype,
+        rate: float | Schedule = 0.1,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
     ):
+        check_rate("rate", rate)
         beta1, beta2 = betas
         if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and beta1 < math.sqrt(beta2)):
             raise ValueError(
@@ -41,10 +45,20 @@ class LazyAdam:
             raise ValueError(f"Adam's `epsilon` must be positive, got {epsilon}.")
         self.rate, self.epsilon = rate, epsilon
         self.beta1, self.beta2 = beta1, beta2
-        self.horizon = _steps_until_rest(beta1 / math.sqrt(beta2), torch.finfo(dtype).eps)
         self._sizes = torch.zeros(2, 0, dtype=torch.float64)
 
-    def step(self, values: Tensor, slope: Tensor, step: int) -> None:
+    def __repr__(self) -> str:
+        betas = f"betas=({self.beta1}, {self.beta2})"
+        return f"LazyAdam({describe(self.rate)}, {betas}, epsilon={self.epsilon})"
+
+    def horizon(self, dtype: torch.dtype) -> int:
+        """The steps after which what is left of a row's moves is lost in rounding."""
+        ratio = self.beta1 / math.sqrt(self.beta2)
+        if ratio == 0:
+            return 1
+        return math.ceil(math.log(torch.finfo(dtype).eps * 0.1 * (1 - ratio)) / math.log(ratio))
+
+    def step(self, values: Tensor, slope: Tensor, step: int, loss: Loss) -> None:
         """One Adam step, in place, on rows that are worked out up to the step before."""
         w, m, v = values.unbind(1)
         m.lerp_(slope, 1 - self.beta1)
@@ -55,7 +69,7 @@ class LazyAdam:
     def catch_up(self, values: Tensor, last: Tensor, now: int) -> None:
         """Work out, in place, the steps of zero slope from `last` (one for each row) to `now`."""
         pending = now - last
-        longest = min(int(pending.max()), self.horizon) if len(last) else 0
+        longest = min(int(pending.max()), self.horizon(values.dtype)) if len(last) else 0
         if longest < 1:
             return
         w, m, v = values.unbind(1)  # each (rows, width)
@@ -81,10 +95,3 @@ class LazyAdam:
             move = torch.tensor(rates, dtype=torch.float64) / (1 - self.beta1**steps)
             self._sizes = torch.stack([move, (1 - self.beta2**steps).rsqrt()])
         return self._sizes
-
-
-def _steps_until_rest(ratio: float, precision: float) -> int:
-    """How many steps until what is left of a shrinking series is lost in rounding."""
-    if ratio == 0:
-        return 1
-    return math.ceil(math.log(precision * 0.1 * (1 - ratio)) / math.log(ratio))

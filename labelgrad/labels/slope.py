@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from threading import Lock
 
 import torch
 from torch import Tensor
@@ -18,12 +19,13 @@ from labelgrad.functional import flatten, unflatten
 from labelgrad.step import Step
 
 SlopeMethod = Callable[[Step, Tensor], Tensor]
+_forward_mode = Lock()  # PyTorch has one level of it for all threads
 
 
 def forward_mode(step: Step, direction: Tensor) -> Tensor:
     """J_i·direction for every unlabeled example, exactly, in one forward-mode pass."""
     tangents = unflatten(direction, step.params)
-    with torch.no_grad(), forward_ad.dual_level():
+    with _forward_mode, torch.no_grad(), forward_ad.dual_level():
         duals = {
             name: forward_ad.make_dual(param.detach(), tangents[name])
             for name, param in step.params.items()
@@ -37,11 +39,11 @@ def finite_difference(step: Step, direction: Tensor) -> Tensor:
     """J_i·direction approximately, from one plain forward pass at θ + h·direction.
 
     The step h balances the curvature of the network against rounding: it moves θ by the square
-    root of the machine's precision, relative to the length of θ.
+    root of the precision that passes are computed in, relative to the length of θ.
     """
     params = flatten(step.params.values()).detach()
     length = direction.norm()
-    h = torch.finfo(params.dtype).eps ** 0.5 * _or_one(params.norm()) / _or_one(length)
+    h = step.precision**0.5 * _or_one(params.norm()) / _or_one(length)
     with torch.no_grad():
         moved = unflatten(params + h * direction, step.params)
         there = step.loss.readout(step.replay_unlabeled(moved))

@@ -1,29 +1,41 @@
-"""A soft label for every unlabeled example, learned by Adam for the price of a minibatch.
+"""A soft label for every unlabeled example, learned for the price of a minibatch.
 
 The paper's Adam moves the whole table at every step. A row that is not in the minibatch has a
-zero gradient, so it only coasts: its moments decay by β₁ and β₂, and it moves by what is left of
-them. All of that can be worked out when the row is next drawn, which gives dense Adam's numbers
-for the price of the rows in the minibatch.
+zero gradient, so its moments only decay by β₁ and β₂, and it moves by what is left of them. All of
+that can be caught up when the row is next drawn (`LazyAdam`), which gives dense Adam's numbers for
+the price of the rows in the minibatch. How rows move is a rule; `SGD` and `Evidence` are others.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.lazy_adam import LazyAdam
-from labelgrad.labels.sgd import SGD
 from labelgrad.labels.storage import MappedRows
 from labelgrad.losses import CrossEntropy, Loss
-from labelgrad.schedules import Schedule, check_rate, describe
 
 LAST_STEP, VISITS = 0, 1  # columns of `counts`
 CHUNK = 2**21  # numbers a catch-up may hold at once
+
+
+class Rule(Protocol):
+    """How the labels of a table move; a row is three numbers for each column, the first is w."""
+
+    metric_power: float  # of the gap's fourth moment: the metric that its slopes are best taken in
+
+    def horizon(self, dtype: torch.dtype) -> int:
+        """The most steps that a row can have to catch up with."""
+
+    def step(self, values: Tensor, slope: Tensor, step: int, loss: Loss) -> None:
+        """Move rows (n, 3, width) by their slopes (n, width), in place; steps count from 1."""
+
+    def catch_up(self, values: Tensor, last: Tensor, now: int) -> None:
+        """Work out, in place, the steps of zero slope from `last` (one for each row) to `now`."""
 
 
 @dataclass
@@ -39,15 +51,14 @@ class Drawn:
 
 
 class LabelTable(nn.Module):
-    """The free numbers `w` behind the labels `y = f(w)`, with Adam's two moments of each.
+    """The free numbers `w` behind the labels `y = f(w)`, with two more of each for their rule.
 
-    `draw` gives the labels of some rows, `update` takes Adam's step with the slope in those labels;
-    `labels`, `entropy` and `visits` are for looking. With `betas=None` the labels go down the slope
-    plainly, without Adam; with `evidence`, a number, they have no rate: they are the evidence of
-    their slopes, times this number (`labels.evidence`). With a `folder` the table is a
-    memory-mapped file there, and may be larger than memory.
+    `draw` gives the labels of some rows, `update` moves them by the slope in those labels, as the
+    `rule` says: `LazyAdam(0.1)`, `SGD(1e-3)` or `Evidence()`. `labels`, `entropy` and `visits` are
+    for looking. With a `folder` the table is a memory-mapped file there, and may be larger than
+    memory.
 
-    >>> table = LabelTable(rows=1000, width=3, rate=0.1)
+    >>> table = LabelTable(rows=1000, width=3, rule=LazyAdam(0.1))
     >>> drawn = table.draw(torch.tensor([7, 8]))
     >>> table.update(drawn, slope=torch.tensor([[-1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))
     >>> table.labels(torch.tensor([7, 8]))
@@ -57,7 +68,7 @@ class LabelTable(nn.Module):
     tensor([1, 0])
     """
 
-    values: Tensor  # (rows, 3, width): w, its mean slope m, its mean squared slope v
+    values: Tensor  # (rows, 3, width): w, and what the rule keeps beside it
     counts: Tensor  # (rows, 2): the step up to which the row is worked out, times drawn
     clock: Tensor  # (): steps taken
 
@@ -67,26 +78,16 @@ class LabelTable(nn.Module):
         width: int,
         *,
         loss: Loss | None = None,
-        rate: float | Schedule = 0.1,
-        betas: tuple[float, float] | None = (0.9, 0.999),
-        epsilon: float = 1e-8,
-        evidence: float | None = None,
+        rule: Rule | None = None,
         folder: str | Path | None = None,
         dtype: torch.dtype = torch.float32,
     ):
         super().__init__()
         if rows < 1 or width < 1:
             raise ValueError(f"a label table needs rows and columns, got {rows} × {width}.")
-        check_rate("rate", rate)
-        self.rows, self.width, self.rate, self.folder = rows, width, rate, folder
+        self.rows, self.width, self.folder = rows, width, folder
         self.loss: Loss = CrossEntropy() if loss is None else loss
-        self.rule: LazyAdam | SGD | Evidence
-        if evidence is not None:
-            self.rule = Evidence(evidence, self.loss)
-        elif betas is None:
-            self.rule = SGD(rate)
-        else:
-            self.rule = LazyAdam(rate, betas, epsilon, dtype)
+        self.rule: Rule = LazyAdam() if rule is None else rule
         self.register_buffer("clock", torch.zeros((), dtype=torch.long))
         self.file = None if folder is None else MappedRows(Path(folder), rows, width, dtype)
         if self.file is None:
@@ -96,14 +97,14 @@ class LabelTable(nn.Module):
             self.values, self.counts = self.file.values, self.file.counts
 
     def draw(self, rows: Tensor) -> Drawn:
-        """Work out the given rows as dense Adam would have them now, and their labels."""
+        """The given rows as they stand now, and their labels; the table is not changed."""
         here, place, times = self._check(rows).unique(return_inverse=True, return_counts=True)
         values, counts = self._caught_up(here)
         labels = self.loss.impute(values[place, 0]).to(rows.device)
         return Drawn(labels, here, place, times, values, counts)
 
     def update(self, drawn: Drawn, slope: Tensor) -> None:
-        """Take Adam's step, given what was drawn and the slope of the objective in its labels.
+        """Move what was drawn, given the slope of the objective in its labels.
 
         A row that was drawn twice gets the sum of its slopes, as it would in a dense table.
         """
@@ -112,7 +113,7 @@ class LabelTable(nn.Module):
         if self.file is not None:
             self.file.remember(int(self.clock), drawn.rows)
         self.clock += 1
-        self.rule.step(drawn.values, summed, int(self.clock))
+        self.rule.step(drawn.values, summed, int(self.clock), self.loss)
         self.values[drawn.rows] = drawn.values
         visits = drawn.counts[:, VISITS] + drawn.times
         self.counts[drawn.rows] = torch.stack([self.clock.expand_as(visits), visits], 1)
@@ -121,7 +122,7 @@ class LabelTable(nn.Module):
         """The soft label (or value, in regression) of the given rows, or of all."""
         rows = torch.arange(self.rows) if rows is None else rows
         here = self._check(rows)
-        size = max(1, CHUNK // (self.rule.horizon * self.width))
+        size = max(1, CHUNK // (self.rule.horizon(self.values.dtype) * self.width))
         free = [self._caught_up(part)[0][:, 0] for part in here.split(size)]
         return self.loss.impute(torch.cat(free)).to(rows.device)
 
@@ -144,7 +145,7 @@ class LabelTable(nn.Module):
             self.file.journal.begin(int(self.clock))
 
     def _caught_up(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows as dense Adam would have them now: a copy."""
+        """The rows as a table that moves as a whole would have them now: a copy."""
         values, counts = self.values[rows], self.counts[rows]
         self.rule.catch_up(values, counts[:, LAST_STEP], int(self.clock))
         return values, counts
@@ -164,4 +165,4 @@ class LabelTable(nn.Module):
 
     def extra_repr(self) -> str:
         """Size and settings."""
-        return f"rows={self.rows}, width={self.width}, rate={describe(self.rate)}"
+        return f"rows={self.rows}, width={self.width}, rule={self.rule!r}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
+from labelgrad.methods import Problem, SearchRange, register
 from labelgrad.objective import Objective
 from labelgrad.objectives.pseudo_label import check_threshold
 from labelgrad.step import Step
@@ -19,6 +20,8 @@ class FixMatch(Objective):
     >>> FixMatch(threshold=0.9)
     FixMatch(threshold=0.9)
     """
+
+    shares_graph = False
 
     def __init__(self, threshold: float = 0.95):
         super().__init__()
@@ -45,3 +48,12 @@ def agreement(step: Step, probabilities: Tensor, weight: Tensor) -> tuple[Tensor
     strong = step.extra_forward(step.strong_view())
     apart = F.cross_entropy(strong, probabilities.argmax(-1), reduction="none")
     return (weight * apart).mean(), strong
+
+
+SEARCH = {"weight": SearchRange(1.0, 0.3, 3.0)}
+
+
+@register("fixmatch", "Sohn et al., 2020", 4, strong_views=True, search=SEARCH)
+def fixmatch(problem: Problem, weight: float = 1.0, threshold: float = 0.95) -> Objective:
+    """FixMatch with a weight that stays."""
+    return weight * FixMatch(threshold)

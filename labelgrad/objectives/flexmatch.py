@@ -10,8 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from labelgrad.methods import Problem, register
 from labelgrad.objective import Objective
-from labelgrad.objectives.fixmatch import agreement
+from labelgrad.objectives.fixmatch import SEARCH, agreement
 from labelgrad.objectives.pseudo_label import check_threshold
 from labelgrad.step import Step
 
@@ -24,6 +25,8 @@ class FlexMatch(Objective):
     >>> FlexMatch(rows=1000, classes=10).thresholds()[:2]
     tensor([0., 0.])
     """
+
+    shares_graph = False
 
     seen_as: Tensor  # (rows,): the class each row was last sure of, or NOT_SURE
 
@@ -38,15 +41,19 @@ class FlexMatch(Objective):
 
     def forward(self, step: Step) -> Tensor:
         probabilities = step.unlabeled_outputs.detach().softmax(-1)
-        return agreement(step, probabilities, self.weigh(probabilities, step.unlabeled.rows))[0]
+        return agreement(step, probabilities, self.weigh(probabilities))[0]
 
-    def weigh(self, probabilities: Tensor, rows: Tensor) -> Tensor:
-        """Which examples are above the threshold of their class; then take note of the sure."""
+    def weigh(self, probabilities: Tensor) -> Tensor:
+        """Which examples are above the threshold of their class, 1 or 0."""
         confidence, label = probabilities.max(-1)
-        weight = (confidence >= self.thresholds().to(confidence)[label]).to(confidence)
-        sure = confidence >= self.threshold
-        self.seen_as[rows.to(sure.device)[sure]] = label[sure].to(self.seen_as.device)
-        return weight
+        return (confidence >= self.thresholds().to(confidence)[label]).to(confidence)
+
+    def update(self, step: Step) -> None:
+        for part in step.parts:
+            confidence, label = part.unlabeled_outputs.detach().softmax(-1).max(-1)
+            sure = confidence >= self.threshold
+            rows = part.unlabeled.rows.to(sure.device)[sure]
+            self.seen_as[rows] = label[sure].to(self.seen_as.device)
 
     def thresholds(self) -> Tensor:
         """T(c), one for each class."""
@@ -56,3 +63,9 @@ class FlexMatch(Objective):
 
     def extra_repr(self) -> str:
         return f"rows={len(self.seen_as)}, classes={self.classes}, threshold={self.threshold}"
+
+
+@register("flexmatch", "Zhang et al., 2021", 4, strong_views=True, search=SEARCH)
+def flexmatch(problem: Problem, weight: float = 1.0) -> Objective:
+    """FlexMatch with a weight that stays."""
+    return weight * FlexMatch(problem.rows, problem.width)

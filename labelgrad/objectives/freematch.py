@@ -9,14 +9,30 @@ with p̄ the mean over the strong views that count, h̃ and h̄ the histograms o
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from labelgrad.methods import Problem, register
 from labelgrad.objective import Objective
-from labelgrad.objectives.fixmatch import agreement
+from labelgrad.objectives.fixmatch import SEARCH, agreement
 from labelgrad.step import Step
 
 TINY = 1e-12
+
+
+class Averages(NamedTuple):
+    """τ, p̃ and h̃."""
+
+    confidence: Tensor
+    share: Tensor
+    histogram: Tensor
+
+    @property
+    def thresholds(self) -> Tensor:
+        """T(c), one for each class."""
+        return self.confidence * self.share / self.share.max()
 
 
 class FreeMatch(Objective):
@@ -25,6 +41,8 @@ class FreeMatch(Objective):
     >>> FreeMatch(classes=10)
     FreeMatch(classes=10, fairness=0.01, decay=0.999)
     """
+
+    shares_graph = False
 
     confidence: Tensor  # (): τ
     share: Tensor  # (classes,): p̃
@@ -39,28 +57,34 @@ class FreeMatch(Objective):
 
     def forward(self, step: Step) -> Tensor:
         probabilities = step.unlabeled_outputs.detach().softmax(-1)
-        weight = self.weigh(probabilities)
+        now = self.with_batch(step.all_unlabeled_outputs.softmax(-1))
+        weight = self.weigh(probabilities, now)
         loss, strong = agreement(step, probabilities, weight)
-        return loss + self.fairness * self.unfairness(strong, weight)
+        return loss + self.fairness * self.unfairness(strong, weight, now)
 
-    def weigh(self, probabilities: Tensor) -> Tensor:
+    def update(self, step: Step) -> None:
+        now = self.with_batch(step.all_unlabeled_outputs.softmax(-1))
+        self.confidence, self.share, self.histogram = now
+
+    def with_batch(self, probabilities: Tensor) -> Averages:
+        """The moving averages with one batch more in them."""
+        confidence, label = probabilities.max(-1)
+        news = confidence.mean(), probabilities.mean(0), self._histogram(label)
+        averages = self.confidence, self.share, self.histogram
+        moved = (a.lerp(b.to(a), 1 - self.decay) for a, b in zip(averages, news, strict=True))
+        return Averages(*moved)
+
+    def weigh(self, probabilities: Tensor, now: Averages) -> Tensor:
         """Which examples are above the threshold of their class, 1 or 0."""
         confidence, label = probabilities.max(-1)
-        self.confidence.lerp_(confidence.mean().to(self.confidence), 1 - self.decay)
-        self.share.lerp_(probabilities.mean(0).to(self.share), 1 - self.decay)
-        self.histogram.lerp_(self._histogram(label).to(self.histogram), 1 - self.decay)
-        return (confidence >= self.thresholds().to(confidence)[label]).to(confidence)
+        return (confidence >= now.thresholds.to(confidence)[label]).to(confidence)
 
-    def thresholds(self) -> Tensor:
-        """T(c), one for each class."""
-        return self.confidence * self.share / self.share.max()
-
-    def unfairness(self, strong: Tensor, weight: Tensor) -> Tensor:
+    def unfairness(self, strong: Tensor, weight: Tensor, now: Averages) -> Tensor:
         """Least when the strong views that count favour no class beyond what p̃ and h̃ say."""
         if not weight.any():
             return strong.sum() * 0
         chosen = strong[weight > 0].softmax(-1)
-        wanted = _normalized_ratio(self.share, self.histogram).to(chosen)
+        wanted = _normalized_ratio(now.share, now.histogram).to(chosen)
         found = _normalized_ratio(chosen.mean(0), self._histogram(chosen.argmax(-1)).to(chosen))
         return (wanted * (found + TINY).log()).sum()
 
@@ -75,3 +99,9 @@ def _normalized_ratio(mean: Tensor, histogram: Tensor) -> Tensor:
     """Mean over histogram, 0 where nothing was chosen, scaled to sum to one."""
     ratio = torch.where(histogram > 0, mean / histogram.clamp_min(TINY), 0)
     return ratio / ratio.sum()
+
+
+@register("freematch", "Wang et al., 2023", 4, strong_views=True, search=SEARCH)
+def freematch(problem: Problem, weight: float = 1.0) -> Objective:
+    """FreeMatch with a weight that stays."""
+    return weight * FreeMatch(problem.width)

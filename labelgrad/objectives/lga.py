@@ -7,41 +7,51 @@ Every unlabeled example has a label of its own, y = f(w), and the model is train
     g_θ = g_u + T(i)·g_ℓ           what Adam descends in θ
     g_w = ∇w ‖EMA(g_ℓ) − g_u‖²     what Adam descends in w, in the normalized metric
 
-This file is g_u and g_w. T(i)·g_ℓ is another term: `T * Supervised() + LGA(...)`.
+This file is g_u (`forward`) and g_w (`update`). T(i)·g_ℓ is another term:
+`T * Supervised() + LGA(...)`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from labelgrad.functional import cosine, with_gradient
-from labelgrad.labels.evidence import METRIC_POWER
+from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.gap import Gap
+from labelgrad.labels.lazy_adam import LazyAdam
+from labelgrad.labels.rate import label_schedule
 from labelgrad.labels.slope import SLOPES, forward_mode
-from labelgrad.labels.table import LabelTable
+from labelgrad.labels.table import Drawn, LabelTable, Rule
 from labelgrad.losses import CrossEntropy, Loss
+from labelgrad.methods import Problem, SearchRange, register
 from labelgrad.objective import Objective
-from labelgrad.schedules import Schedule, describe
+from labelgrad.schedules import Ramp, describe
 from labelgrad.step import Step
+
+
+class Pulled(NamedTuple):
+    """What a batch's imputed labels were, and where they pull the model: g_u."""
+
+    drawn: Drawn
+    gradient: Tensor
 
 
 class LGA(Objective):
     """The loss of labels that learn to pull the model the way the true ones do.
 
     `rows` is how many unlabeled examples there are, `width` how many numbers a label has: the
-    classes, or the targets of a regression (then with `loss=SquaredError()`). The labels learn at
-    `label_rate`; `gradient_decay` and `moment_decay` smooth g_ℓ and the metric, which is close
-    to Euclidean when `epsilon` is large. The slope of the labels is exact by `"forward-mode"`,
-    cheaper and approximate by `"finite-difference"`. With `betas=None` the labels learn by plain
-    gradient descent instead of Adam. With a `folder` the label table is a file.
+    classes, or the targets of a regression (then with `loss=SquaredError()`). How the labels move
+    is their `rule`: `LazyAdam(0.1)` is the paper's Algorithm 1 at that rate, `SGD(1e-3)` its
+    simplified form, `Evidence()` needs no rate (`labelgrad.labels.evidence`).
 
-    That is Algorithm 1. With `evidence`, a number such as 5, the labels learn without a rate: they
-    are the evidence of their slopes, times this number, in a metric nearer to the Euclidean one
-    (`labelgrad.labels.evidence`).
+    `gradient_decay` and `moment_decay` smooth g_ℓ and the metric, which is close to Euclidean when
+    `epsilon` is large, and Euclidean when `power` is 0; without a `power` it is the rule's: ½, the
+    paper's, or ¼ for evidence. The slope of the labels is exact by `"forward-mode"`, cheaper and
+    approximate by `"finite-difference"`. With a `folder` the label table is a file.
 
     A weight scales the pull on the model alone: `0 * LGA(...)` still learns its labels.
 
@@ -52,18 +62,19 @@ class LGA(Objective):
     tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
 
+    shares_graph = False
+
     def __init__(
         self,
         rows: int,
         width: int,
         *,
+        rule: Rule | None = None,
         loss: Loss | None = None,
-        label_rate: float | Schedule = 0.1,
         gradient_decay: float = 0.9,
         moment_decay: float = 0.99,
         epsilon: float = 1e-9,
-        betas: tuple[float, float] | None = (0.9, 0.999),
-        evidence: float | None = None,
+        power: float | None = None,
         slope: str = "forward-mode",
         folder: str | Path | None = None,
         dtype: torch.dtype = torch.float32,
@@ -73,47 +84,45 @@ class LGA(Objective):
             raise ValueError(f"`slope` must be one of {', '.join(SLOPES)}, got {slope!r}.")
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.slope = SLOPES[slope]
-        unused = ("evidence",) if evidence is None else ("label_rate", "betas")
-        every: dict[str, Any] = {
-            "rows": rows,
-            "width": width,
-            "loss": self.loss,
-            "label_rate": label_rate,
-            "gradient_decay": gradient_decay,
-            "moment_decay": moment_decay,
-            "epsilon": epsilon,
-            "betas": betas,
-            "evidence": evidence,
-            "slope": slope,
-        }
-        self.settings = {name: value for name, value in every.items() if name not in unused}
+        self.table = LabelTable(rows, width, loss=self.loss, rule=rule, folder=folder, dtype=dtype)
         self.gap = Gap(
             gradient_decay=gradient_decay,
             moment_decay=moment_decay,
             epsilon=epsilon,
-            power=0.5 if evidence is None else METRIC_POWER,
+            power=self.table.rule.metric_power if power is None else power,
         )
-        self.table = LabelTable(
-            rows,
-            width,
-            loss=self.loss,
-            rate=label_rate,
-            betas=betas,
-            evidence=evidence,
-            folder=folder,
-            dtype=dtype,
-        )
+        self.settings: dict[str, Any] = {
+            "rows": rows,
+            "width": width,
+            "rule": self.table.rule,
+            "loss": self.loss,
+            "gradient_decay": gradient_decay,
+            "moment_decay": moment_decay,
+            "epsilon": epsilon,
+            "power": self.gap.power,
+            "slope": slope,
+        }
 
     def forward(self, step: Step) -> Tensor:
         self._check_width(step.unlabeled_outputs)
         drawn = self.table.draw(step.unlabeled.rows)
         loss = self.loss(step.unlabeled_outputs, drawn.labels.to(step.unlabeled_outputs))
         pull = step.gradient(loss)
-        gap, scaled = self.gap(step.labeled_gradient, pull)
-        self.table.update(drawn, 2 / len(drawn.labels) * self.slope(step, scaled))
-        step.report("gap", gap.norm())
-        step.report("cosine", cosine(step.labeled_gradient, pull))
+        step.kept[self] = Pulled(drawn, pull)
         return with_gradient(loss, pull, step.params)
+
+    def update(self, step: Step) -> None:
+        parts, pulled = step.parts, [part.kept[self] for part in step.parts]
+        labeled = _mean([part.labeled_gradient for part in parts])
+        pull = _mean([each.gradient for each in pulled])
+        gap, scaled = self.gap(labeled, pull)
+        drawn = pulled[0].drawn
+        if len(parts) > 1:
+            drawn = self.table.draw(torch.cat([part.unlabeled.rows for part in parts]))
+        slopes = torch.cat([self.slope(part, scaled) for part in parts])
+        self.table.update(drawn, 2 / len(slopes) * slopes)
+        step.report("gap", gap.norm())
+        step.report("cosine", cosine(labeled, pull))
 
     def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
         if loss != self.loss:
@@ -148,3 +157,40 @@ class LGA(Objective):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={describe(value)}" for name, value in self.settings.items())
+
+
+def _mean(vectors: list[Tensor]) -> Tensor:
+    return vectors[0] if len(vectors) == 1 else torch.stack(vectors).mean(0)
+
+
+PASSES = 5  # a gradient, and the slope by forward mode
+SUPERVISED_WEIGHT = 0.1  # T, beside labels that hand over what the true ones say
+AS_FOUND = SearchRange(1.0, 1.0, 1.0)  # the weight of the true labels in a search: it stays
+
+
+@register(
+    "lga",
+    "Jackson & Schulman, 2019",
+    PASSES,
+    supervised_weight=SUPERVISED_WEIGHT,
+    values=True,
+    search={"speed": SearchRange(0.4, 0.1, 1.0), "supervised.weight": AS_FOUND},
+)
+def lga(problem: Problem, speed: float = 1.0) -> Objective:
+    """`speed` is how fast the labels learn, in units of the rule in `labels.rate`."""
+    size = problem.rows, problem.width
+    rate = label_schedule(*size, problem.batch_size, problem.steps)
+    return LGA(*size, loss=problem.loss, rule=LazyAdam(Ramp(rate.steps, speed * rate.top)))
+
+
+@register(
+    "lga-evidence",
+    "LGA without a rate: ours",
+    PASSES,
+    supervised_weight=SUPERVISED_WEIGHT,
+    values=True,
+    search={"scale": SearchRange(5.0, 1.5, 15.0), "supervised.weight": AS_FOUND},
+)
+def lga_evidence(problem: Problem, scale: float | None = None) -> Objective:
+    """Labels without a rate; `scale` is how much their evidence weighs."""
+    return LGA(problem.rows, problem.width, loss=problem.loss, rule=Evidence(scale))

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from labelgrad.functional import flatten, unflatten
 from labelgrad.labels.gap import MovingAverage
+from labelgrad.methods import Problem, SearchRange, register
 from labelgrad.objective import Objective
 from labelgrad.step import Step
 
@@ -32,8 +33,20 @@ class MeanTeacher(Objective):
         difference: Tensor = step.unlabeled_outputs.softmax(-1) - target
         return difference.square().mean()
 
-    def after_update(self, model: nn.Module) -> None:
+    def follow(self, model: nn.Module) -> None:
         self.weights(flatten(p.detach() for p in model.parameters() if p.requires_grad))
 
     def extra_repr(self) -> str:
         return f"decay={self.weights.decay}"
+
+
+@register(
+    "mean-teacher",
+    "Tarvainen & Valpola, 2017",
+    4,
+    views=True,
+    search={"weight": SearchRange(8.0, 1.0, 50.0)},
+)
+def mean_teacher(problem: Problem, weight: float = 8.0, decay: float = 0.95) -> Objective:
+    """Mean Teacher with the protocol's weight, which rises."""
+    return problem.rise(weight) * MeanTeacher(decay=decay)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from labelgrad.methods import Problem, SearchRange, register
 from labelgrad.objective import Objective
 from labelgrad.step import Step
 
@@ -17,7 +18,17 @@ class PiModel(Objective):
     PiModel()
     """
 
+    shares_graph = False
+
     def forward(self, step: Step) -> Tensor:
         other = step.extra_forward(step.weak_view()).softmax(-1)
         target = step.unlabeled_outputs.softmax(-1).detach()
         return (other - target).square().mean()
+
+
+@register(
+    "pi-model", "Laine & Aila, 2017", 4, views=True, search={"weight": SearchRange(20.0, 1.0, 50.0)}
+)
+def pi_model(problem: Problem, weight: float = 20.0) -> Objective:
+    """The Π-Model with the protocol's weight, which rises."""
+    return problem.rise(weight) * PiModel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
+from labelgrad.methods import Problem, SearchRange, register
 from labelgrad.objective import Objective
 from labelgrad.step import Step
 
@@ -38,3 +39,9 @@ def check_threshold(owner: str, threshold: float) -> float:
     if not 0 <= threshold <= 1:
         raise ValueError(f"{owner} needs a `threshold` from 0 to 1, got {threshold}.")
     return threshold
+
+
+@register("pseudo-label", "Lee, 2013", 3, search={"weight": SearchRange(1.0, 0.1, 3.0)})
+def pseudo_label(problem: Problem, weight: float = 1.0, threshold: float = 0.95) -> Objective:
+    """Pseudo-Label with the protocol's weight, which rises."""
+    return problem.rise(weight) * PseudoLabel(threshold=threshold)

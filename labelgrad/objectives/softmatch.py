@@ -7,12 +7,23 @@ weight = exp(−(max q − μ)² / (2·(σ/2)²))  where max q < μ,  else 1
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from labelgrad.methods import Problem, register
 from labelgrad.objective import Objective
-from labelgrad.objectives.fixmatch import agreement
+from labelgrad.objectives.fixmatch import SEARCH, agreement
 from labelgrad.step import Step
+
+
+class Averages(NamedTuple):
+    """p̃, μ and σ²."""
+
+    share: Tensor
+    mean: Tensor
+    variance: Tensor
 
 
 class SoftMatch(Objective):
@@ -21,6 +32,8 @@ class SoftMatch(Objective):
     >>> SoftMatch(classes=10)
     SoftMatch(classes=10, decay=0.999)
     """
+
+    shares_graph = False
 
     share: Tensor  # (classes,): p̃
     mean: Tensor  # (): μ
@@ -35,17 +48,39 @@ class SoftMatch(Objective):
 
     def forward(self, step: Step) -> Tensor:
         probabilities = step.unlabeled_outputs.detach().softmax(-1)
-        return agreement(step, probabilities, self.weigh(probabilities))[0]
+        now = self.with_batch(step.all_unlabeled_outputs.softmax(-1))
+        return agreement(step, probabilities, self.weigh(probabilities, now))[0]
 
-    def weigh(self, probabilities: Tensor) -> Tensor:
+    def update(self, step: Step) -> None:
+        now = self.with_batch(step.all_unlabeled_outputs.softmax(-1))
+        self.share, self.mean, self.variance = now
+
+    def with_batch(self, probabilities: Tensor) -> Averages:
+        """The moving averages with one batch more in them."""
+        share = self.share.lerp(probabilities.mean(0).to(self.share), 1 - self.decay)
+        confidence = _aligned_confidence(probabilities, share)
+        mean = self.mean.lerp(confidence.mean().to(self.mean), 1 - self.decay)
+        variance = self.variance.lerp(confidence.var().to(self.variance), 1 - self.decay)
+        return Averages(share, mean, variance)
+
+    def weigh(self, probabilities: Tensor, now: Averages) -> Tensor:
         """How much each example counts, from 0 to 1."""
-        self.share.lerp_(probabilities.mean(0).to(self.share), 1 - self.decay)
-        aligned = probabilities / self.share.to(probabilities)
-        confidence = (aligned / aligned.sum(-1, keepdim=True)).amax(-1)
-        self.mean.lerp_(confidence.mean().to(self.mean), 1 - self.decay)
-        self.variance.lerp_(confidence.var().to(self.variance), 1 - self.decay)
-        below = (confidence - self.mean.to(confidence)).clamp(max=0)
-        return torch.exp(-below.square() / (self.variance.to(confidence) / 2))
+        confidence = _aligned_confidence(probabilities, now.share)
+        below = (confidence - now.mean.to(confidence)).clamp(max=0)
+        return torch.exp(-below.square() / (now.variance.to(confidence) / 2))
 
     def extra_repr(self) -> str:
         return f"classes={self.classes}, decay={self.decay}"
+
+
+def _aligned_confidence(probabilities: Tensor, share: Tensor) -> Tensor:
+    """Max q, of probabilities with every class as frequent as any other."""
+    aligned = probabilities / share.to(probabilities)
+    confidence: Tensor = (aligned / aligned.sum(-1, keepdim=True)).amax(-1)
+    return confidence
+
+
+@register("softmatch", "Chen et al., 2023", 4, strong_views=True, search=SEARCH)
+def softmatch(problem: Problem, weight: float = 1.0) -> Objective:
+    """SoftMatch with a weight that stays."""
+    return weight * SoftMatch(problem.width)

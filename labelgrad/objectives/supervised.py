@@ -22,5 +22,7 @@ class Supervised(Objective):
     tensor(0., grad_fn=<_WithGradientBackward>)
     """
 
+    shares_graph = False
+
     def forward(self, step: Step) -> Tensor:
         return with_gradient(step.labeled_loss, step.labeled_gradient, step.params)

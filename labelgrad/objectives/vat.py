@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from labelgrad.functional import divergence, unit
+from labelgrad.functional import divergence, normal_like, unit
+from labelgrad.methods import Problem, SearchRange, register
 from labelgrad.objective import Objective
 from labelgrad.step import Step
 
@@ -25,6 +26,8 @@ class VAT(Objective):
     >>> VAT(eps=6.0)
     VAT(eps=6.0, xi=0.001, power_iterations=1)
     """
+
+    shares_graph = False
 
     def __init__(self, eps: float = 6.0, *, xi: float = 1e-3, power_iterations: int = 1):
         super().__init__()
@@ -41,7 +44,7 @@ class VAT(Objective):
 
     def direction(self, step: Step, x: Tensor, clean: Tensor) -> Tensor:
         """For each example, the unit change of the input that changes the prediction most."""
-        direction = unit(torch.randn_like(x))
+        direction = unit(normal_like(x, step.generator))
         for _ in range(self.power_iterations):
             nudge = (self.xi * direction).requires_grad_()
             (slope,) = torch.autograd.grad(divergence(clean, step.extra_forward(x + nudge)), nudge)
@@ -50,3 +53,9 @@ class VAT(Objective):
 
     def extra_repr(self) -> str:
         return f"eps={self.eps}, xi={self.xi}, power_iterations={self.power_iterations}"
+
+
+@register("vat", "Miyato et al., 2018", 6, search={"eps": SearchRange(2.0, 0.5, 8.0)})
+def vat(problem: Problem, weight: float = 0.3, eps: float = 6.0) -> Objective:
+    """VAT with the protocol's weight, which rises."""
+    return problem.rise(weight) * VAT(eps=eps)

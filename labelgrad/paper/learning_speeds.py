@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from labelgrad.labels.sgd import SGD
 from labelgrad.losses import SquaredError
 from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.training.batches import TensorBatches
 from labelgrad.training.evaluation import evaluate
+from labelgrad.training.recipe import Recipe
 from labelgrad.training.trainer import Trainer
 
 RATE = EPSILON = 1e-3  # α_θ = α_w = ε_norm in the paper's figure
@@ -120,19 +122,22 @@ def _prepare(
     generator = torch.Generator().manual_seed(seed)
     x = directions.inputs(directions.labeled, generator)
     others = directions.inputs(directions.unlabeled, generator)
-    model = nn.Linear(len(x), 1, bias=False, dtype=torch.float64)
-    nn.init.zeros_(model.weight)
     y = directions.labels(x)
-    trainer = Trainer(
-        model,
-        simplified(len(others)) if method == "lga" else Supervised(),
+    recipe = Recipe(
+        lambda: _zero(nn.Linear(len(x), 1, bias=False, dtype=torch.float64)),
+        lambda: simplified(len(others)) if method == "lga" else Supervised(),
         TensorBatches(x, y, batch_size=len(x)),
         TensorBatches(others, batch_size=len(others)),
         learning_rate=RATE,
         optimizer=torch.optim.SGD,
         loss=SquaredError(),
     )
-    return trainer, (x, y)
+    return recipe.trainer(), (x, y)
+
+
+def _zero(model: nn.Linear) -> nn.Linear:
+    nn.init.zeros_(model.weight)
+    return model
 
 
 def simplified(rows: int, *, rate: float = RATE, epsilon: float = EPSILON) -> LGA:
@@ -144,10 +149,9 @@ def simplified(rows: int, *, rate: float = RATE, epsilon: float = EPSILON) -> LG
         rows,
         1,
         loss=SquaredError(),
-        label_rate=rate / 2,
+        rule=SGD(rate / 2),
         gradient_decay=0,
         moment_decay=0,
         epsilon=epsilon,
-        betas=None,
         dtype=torch.float64,
     )

@@ -13,7 +13,7 @@ from labelgrad.augment.views import Pictures
 from labelgrad.augment.whitening import fit_once, from_bytes
 from labelgrad.datasets.files import data_folder
 from labelgrad.datasets.picture_sets import PictureSet, load
-from labelgrad.methods import METHODS, parts
+from labelgrad.methods import every_method, parts
 from labelgrad.paper.splits import Rows, split_rows
 
 KNOWN = {"cifar10": (2, 3, 4, 5, 6, 7)}  # the animals, as the protocol has it; else the first six
@@ -134,7 +134,7 @@ def _preparation(
     Strong views need numbers of a known range, so methods that use them are not given whitened
     pictures.
     """
-    strong = any(METHODS[part].strong_views for part in parts(task.method))
+    strong = any(every_method()[part].strong_views for part in parts(task.method))
     if task.data not in size.whiten or strong:
         return from_bytes, VIEWS[task.data]
     whiten = fit_once(pictures.train[0], folder / "whitening")

@@ -14,16 +14,16 @@ from typing import Any
 
 import torch
 
-from labelgrad.functional import random_numbers
+from labelgrad.functional import mixed_seed
 from labelgrad.methods import Problem, method
 from labelgrad.models.wide_resnet import WideResNet
 from labelgrad.paper.picture_task import SIZES, Examples, Size, Task, examples
 from labelgrad.paper.settings import Hyperparameters, choice
 from labelgrad.schedules import Drop
-from labelgrad.training.batches import TensorBatches, mixed_seed
+from labelgrad.training.batches import TensorBatches
+from labelgrad.training.recipe import Recipe
 from labelgrad.training.results import Line
 from labelgrad.training.run import Run
-from labelgrad.training.trainer import Trainer
 
 BATCH = 50  # labeled, and again as many unlabeled
 MEASURED = ("validation_error", "validation_loss", "test_error", "test_loss")
@@ -102,22 +102,20 @@ def _run(
     folder: str | Path | None,
     device: str,
 ) -> Run:
-    streams = [
+    rows = len(parts.unlabeled[0])
+    recipe = Recipe(
+        lambda: _model(size, parts),
+        lambda: method(task.method, Problem(rows, parts.classes, BATCH, size.steps), chosen.terms),
         TensorBatches(*parts.labeled, batch_size=min(BATCH, task.labels), seed=task.seed),
         TensorBatches(parts.unlabeled[0], batch_size=BATCH, seed=task.seed),
-    ]
-    problem = Problem(len(streams[1]), parts.classes, BATCH, size.steps)
-    trainer = Trainer(
-        _model(task, size, parts).to(device),
-        method(task.method, problem, chosen.terms),
-        *streams,
+        steps=size.steps,
         learning_rate=Drop(chosen.learning_rate, at=0.8 * size.steps),
         views=parts.views,
         seed=task.seed,
+        network_seed=mixed_seed(task.seed, 2),
+        device=device,
     )
-    return Run(
-        trainer,
-        steps=size.steps,
+    return recipe.run(
         folder=folder,
         examples={"validation": parts.validation, "test": parts.test},
         truth=parts.unlabeled[1],
@@ -126,15 +124,14 @@ def _run(
     )
 
 
-def _model(task: Task, size: Size, parts: Examples) -> WideResNet:
-    with random_numbers(torch.device("cpu"), mixed_seed(task.seed, 2)):
-        model = WideResNet(
-            size.depth,
-            size.width,
-            classes=parts.classes,
-            channels=parts.labeled[0].shape[1],
-            stem_stride=size.stem_stride,
-            momentum=size.momentum,
-        )
+def _model(size: Size, parts: Examples) -> WideResNet:
+    model = WideResNet(
+        size.depth,
+        size.width,
+        classes=parts.classes,
+        channels=parts.labeled[0].shape[1],
+        stem_stride=size.stem_stride,
+        momentum=size.momentum,
+    )
     # Faster on a CPU and on a GPU; PyTorch's own annotations lack this form of the call.
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]

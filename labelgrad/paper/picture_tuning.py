@@ -14,10 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from labelgrad.functional import mixed_seed
+from labelgrad.methods import SearchRange
 from labelgrad.paper.picture_task import Task
 from labelgrad.paper.picture_trial import PictureTrial
-from labelgrad.paper.settings import LEARNING_RATE, Hyperparameters, SearchRange, own_settings
-from labelgrad.training.batches import mixed_seed
+from labelgrad.paper.settings import LEARNING_RATE, Hyperparameters, own_settings
 from labelgrad.training.errors import TrainingDivergedError
 from labelgrad.training.results import Line
 

@@ -116,6 +116,7 @@ class Regression:
         step, lga = self.at(point)
         before: Tensor = lga.table.values[:, 0, 0].clone()
         pull = flat_gradient(lga(step), step.params)
+        lga.update(step)
         return flatten([-pull, lga.table.values[:, 0, 0] - before]).numpy()
 
 

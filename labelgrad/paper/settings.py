@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from labelgrad.methods import LGA_TERMS, parts
+from labelgrad.methods import SearchRange, every_method, parts
 
 Terms = Mapping[str, Mapping[str, float]]
 
@@ -16,15 +16,6 @@ class Hyperparameters:
 
     learning_rate: float
     terms: Terms = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class SearchRange:
-    """A number to be chosen: its value where nobody has searched, and where a search looks."""
-
-    usual: float
-    low: float
-    high: float
 
 
 # Oliver et al. (2018) tuned these for 500,000 steps of WRN-28-2. The labeled loss is divided by the
@@ -44,25 +35,6 @@ PUBLISHED = {
 # Every method is searched along its learning rate and one setting of its own, so LGA's weight of
 # the true labels stays as it was found.
 LEARNING_RATE = SearchRange(1e-3, 3e-4, 1e-2)
-OWN = {
-    "lga": {
-        "lga.speed": SearchRange(0.4, 0.1, 1.0),
-        "supervised.weight": SearchRange(1.0, 1.0, 1.0),
-    },
-    "lga-evidence": {
-        "lga-evidence.scale": SearchRange(5.0, 1.5, 15.0),
-        "supervised.weight": SearchRange(1.0, 1.0, 1.0),
-    },
-    "vat": {"vat.eps": SearchRange(2.0, 0.5, 8.0)},
-    "entmin": {"entmin.weight": SearchRange(0.1, 0.03, 1.0)},
-    "pi-model": {"pi-model.weight": SearchRange(20.0, 1.0, 50.0)},
-    "mean-teacher": {"mean-teacher.weight": SearchRange(8.0, 1.0, 50.0)},
-    "pseudo-label": {"pseudo-label.weight": SearchRange(1.0, 0.1, 3.0)},
-    "fixmatch": {"fixmatch.weight": SearchRange(1.0, 0.3, 3.0)},
-    "flexmatch": {"flexmatch.weight": SearchRange(1.0, 0.3, 3.0)},
-    "freematch": {"freematch.weight": SearchRange(1.0, 0.3, 3.0)},
-    "softmatch": {"softmatch.weight": SearchRange(1.0, 0.3, 3.0)},
-}
 # The best of four trials each: `labelgrad tune fashion-mnist`, 1,000 labels; docs/evaluation.md.
 TUNED = {
     "supervised": Hyperparameters(4.37e-3),
@@ -89,7 +61,12 @@ def own_settings(method: str) -> dict[str, SearchRange]:
     >>> list(own_settings("lga+vat"))
     ['lga.speed', 'supervised.weight', 'vat.eps']
     """
-    return {name: own for part in parts(method) for name, own in OWN[part].items()}
+    known = every_method()
+    return {
+        setting if "." in setting else f"{part}.{setting}": own
+        for part in parts(method)
+        for setting, own in known[part].search.items()
+    }
 
 
 def choice(method: str, scale: str) -> Hyperparameters:
@@ -106,9 +83,9 @@ def choice(method: str, scale: str) -> Hyperparameters:
     # LGA's settings are not in its paper, and FixMatch and its kin used SGD: 1e-3 is a guess.
     found = [PUBLISHED.get(term, Hyperparameters(1e-3)) for term in terms]
     return _together(
-        found
-        if not set(terms) & set(LGA_TERMS)
-        else [Hyperparameters(c.learning_rate) for c in found]
+        [Hyperparameters(c.learning_rate) for c in found]
+        if {"lga", "lga-evidence"} & set(terms)
+        else found
     )
 
 

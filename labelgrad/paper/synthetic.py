@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from labelgrad.datasets.shells import CLASSES, shells
-from labelgrad.functional import flatten, random_numbers
+from labelgrad.functional import flatten, mixed_seed
+from labelgrad.labels.lazy_adam import LazyAdam
 from labelgrad.losses import CrossEntropy
 from labelgrad.models.mlp import MLP
 from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.paper.curvature import alignment, top_eigenvector
-from labelgrad.training.batches import TensorBatches, mixed_seed
+from labelgrad.training.batches import TensorBatches
 from labelgrad.training.evaluation import evaluate
+from labelgrad.training.recipe import Recipe
 from labelgrad.training.trainer import Trainer
 
 
@@ -138,21 +140,29 @@ def _prepare(
         shells(count, size.dimension, generator)
         for count in (size.labeled, size.unlabeled, size.test)
     )
-    with random_numbers(torch.device("cpu"), mixed_seed(seed, 1)):
-        model = MLP(size.dimension, size.hidden, CLASSES)
-    true = TensorBatches(*labeled, batch_size=size.labeled, seed=seed)
+    supervised = Recipe(
+        lambda: MLP(size.dimension, size.hidden, CLASSES),
+        Supervised,
+        TensorBatches(*labeled, batch_size=size.labeled, seed=seed),
+        learning_rate=SUPERVISED_RATE,
+        network_seed=mixed_seed(seed, 1),
+    )
     if settings is None:
-        return Trainer(model, Supervised(), true, learning_rate=SUPERVISED_RATE), test
-    others = TensorBatches(unlabeled[0], batch_size=size.unlabeled, seed=seed)
-    method, rate = _objective(size, settings, slope), settings.learning_rate
-    return Trainer(model, method, true, others, learning_rate=rate), test
+        return supervised.trainer(), test
+    recipe = replace(
+        supervised,
+        objective=lambda: _objective(size, settings, slope),
+        unlabeled=TensorBatches(unlabeled[0], batch_size=size.unlabeled, seed=seed),
+        learning_rate=settings.learning_rate,
+    )
+    return recipe.trainer(), test
 
 
 def _objective(size: Size, settings: Settings, slope: str) -> Objective:
     lga = LGA(
         size.unlabeled,
         CLASSES,
-        label_rate=settings.label_rate,
+        rule=LazyAdam(settings.label_rate),
         gradient_decay=settings.gradient_decay,
         moment_decay=settings.moment_decay,
         epsilon=settings.epsilon,

@@ -1,85 +1,355 @@
-"""Minibatches as a function of the step.
+"""Minibatches as a function of the step: rows by their numbers, never a copy of the data.
 
-A stream has no position to lose: the batch of step i is worked out from the seed and i, so a
-resumed run draws what an undisturbed one would have drawn, and two streams never disturb each
-other.
+Batches have no position to lose. The batch of step i is worked out from the seed and i, so a
+resumed run draws what an undisturbed one would have drawn, and two trainings on one tensor never
+disturb each other.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.weak import WeakIdKeyDictionary
 
+from labelgrad.functional import mixed_seed
 from labelgrad.step import Batch
 
+Transform = Callable[[Tensor], Tensor]  # rows as they are stored to rows as a network sees them
+CHUNK = 2**24  # bytes that are looked at at once
 
-class TensorBatches:
-    """Shuffled minibatches without end; every row is drawn once before any is drawn again.
 
-    >>> stream = TensorBatches(torch.arange(5.0), batch_size=2, seed=3)
-    >>> stream.batch(0).x.shape
-    torch.Size([2])
-    >>> drawn = torch.cat([stream.batch(step).rows for step in range(5)])
-    >>> drawn.bincount()
-    tensor([2, 2, 2, 2, 2])
-    """
+class Batches(Protocol):
+    """What a training draws from: so many examples, the batch of any step, a name for the data."""
 
-    def __init__(self, x: Tensor, y: Tensor | None = None, *, batch_size: int, seed: int = 0):
-        _check_examples(x, y)
-        if not 1 <= batch_size <= len(x):
-            raise ValueError(
-                f"`batch_size` must be from 1 to the {len(x)} examples there are, got {batch_size}."
-            )
-        self.x, self.y, self.batch_size, self.seed = x, y, batch_size, seed
-        self._order = lru_cache(maxsize=2)(self._order_of)  # a batch spans two epochs at most
+    batch_size: int
 
     def __len__(self) -> int:
-        return len(self.x)
+        """How many examples there are to draw."""
+
+    @property
+    def labels(self) -> Tensor | None:
+        """The labels of all of them, or none."""
 
     def batch(self, step: int) -> Batch:
         """The batch of the given step."""
-        rows = self._rows(step).to(self.x.device)
-        return Batch(self.x[rows], None if self.y is None else self.y[rows], rows)
 
-    def _rows(self, step: int) -> Tensor:
-        start = step * self.batch_size
-        epoch, offset = divmod(start, len(self))
-        rows: Tensor = self._order(epoch)[offset : offset + self.batch_size]
-        if len(rows) < self.batch_size:
-            rows = torch.cat([rows, self._order(epoch + 1)[: self.batch_size - len(rows)]])
-        return rows
-
-    def _order_of(self, epoch: int) -> Tensor:
-        # Labeled and unlabeled streams of one seed and length must not shuffle alike.
-        kind = 0 if self.y is None else 1
-        generator = torch.Generator().manual_seed(mixed_seed(self.seed, kind, epoch))
-        return torch.randperm(len(self), generator=generator)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_order"}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state)
-        self._order = lru_cache(maxsize=2)(self._order_of)
+    def fingerprint(self) -> str:
+        """A text that changes when any of the data, or the order they are drawn in, changes."""
 
 
-def mixed_seed(*parts: int) -> int:
-    """One seed out of several numbers, such that no two lists of numbers share a stream.
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Some rows of the data as a network sees them: nothing is copied before it is asked for.
 
-    >>> mixed_seed(1, 2) == mixed_seed(1, 2), mixed_seed(1, 2) == mixed_seed(2, 1)
-    (True, False)
+    `x` is a tensor, or anything that an array of row numbers can index, such as a memory-mapped
+    file. `rows` says which rows (all, if it does not); `y` has a label for every row of `x`.
+
+    >>> x = torch.arange(8).view(4, 2)
+    >>> some = Examples(x, rows=torch.tensor([3, 1]), transform=lambda x: x / 2)
+    >>> len(some), some.take(torch.tensor([0]))
+    (2, tensor([[3.0000, 3.5000]]))
     """
-    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+    x: Any
+    y: Tensor | None = None
+    rows: Tensor | None = None
+    transform: Transform | None = None
+
+    def __post_init__(self) -> None:
+        if self.y is not None and len(self.x) != len(self.y):
+            raise ValueError(
+                f"`x` and `y` must have one row for each example, got {len(self.x)} and "
+                f"{len(self.y)} rows."
+            )
+
+    def __len__(self) -> int:
+        return len(self.x) if self.rows is None else len(self.rows)
+
+    @property
+    def labels(self) -> Tensor | None:
+        """The labels of these rows, or none."""
+        return self.y if self.y is None or self.rows is None else self.y[self.rows]
+
+    def labels_at(self, places: Tensor) -> Tensor | None:
+        """The labels at these places, counted among the rows."""
+        if self.y is None:
+            return None
+        return self.y[self._rows(places).to(self.y.device)]
+
+    def take(self, places: Tensor) -> Tensor:
+        """The examples at these places, counted among the rows."""
+        rows = self._rows(places)
+        if isinstance(self.x, Tensor):
+            found = self.x[rows.to(self.x.device)]
+        else:
+            found = torch.as_tensor(self.x[rows.numpy()])
+        return found if self.transform is None else self.transform(found)
+
+    def parts(self, size: int = 1000) -> Iterator[Tensor]:
+        """All of them in their order, so many at a time."""
+        for places in torch.arange(len(self)).split(size):
+            yield self.take(places)
+
+    def _rows(self, places: Tensor) -> Tensor:
+        return places if self.rows is None else self.rows[places]
+
+    def fingerprint(self) -> str:
+        """A digest of the data, all of them, and of which rows these are."""
+        parts = [self.x, *(part for part in (self.y, self.rows) if part is not None)]
+        return ", ".join(content_digest(part) for part in parts)
 
 
-def _check_examples(x: Tensor, y: Tensor | None) -> None:
-    if y is not None and len(x) != len(y):
-        raise ValueError(
-            f"`x` and `y` must have one row for each example, got {len(x)} and {len(y)} rows."
+@dataclass(frozen=True)
+class Shuffle:
+    """Which places are drawn in which step: each once before any is drawn again.
+
+    >>> order = Shuffle(count=5, batch_size=2, seed=3, kind=0)
+    >>> torch.cat([order.places(step) for step in range(5)]).bincount()
+    tensor([2, 2, 2, 2, 2])
+    """
+
+    count: int
+    batch_size: int
+    seed: int
+    kind: int  # labeled and unlabeled batches of one seed and length must not shuffle alike
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch_size <= self.count:
+            raise ValueError(
+                f"`batch_size` must be from 1 to the {self.count} examples there are, got "
+                f"{self.batch_size}."
+            )
+
+    def places(self, step: int) -> Tensor:
+        """The places of a step's batch; it spans two epochs at most."""
+        epoch, offset = divmod(step * self.batch_size, self.count)
+        places = _epoch(self, epoch)[offset : offset + self.batch_size]
+        if len(places) < self.batch_size:
+            rest = self.batch_size - len(places)
+            places = torch.cat([places, _epoch(self, epoch + 1)[:rest]])
+        return places
+
+
+@lru_cache(maxsize=4)  # a step of two kinds of batches, each across the end of an epoch
+def _epoch(shuffle: Shuffle, epoch: int) -> Tensor:
+    generator = torch.Generator().manual_seed(mixed_seed(shuffle.seed, shuffle.kind, epoch))
+    return torch.randperm(shuffle.count, generator=generator)
+
+
+class TensorBatches:
+    """Shuffled minibatches, without end, of a tensor in memory or of some of its rows.
+
+    `transform` turns the stored rows of a batch into what a network sees, so that pictures can stay
+    bytes. Trainings that share `x` share its memory.
+
+    >>> batches = TensorBatches(torch.arange(5.0), batch_size=2, seed=3)
+    >>> batches.batch(0).x.shape
+    torch.Size([2])
+    >>> some = TensorBatches(torch.arange(9.0), rows=torch.tensor([2, 4, 6]), batch_size=3)
+    >>> some.batch(0).x.sort().values
+    tensor([2., 4., 6.])
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor | None = None,
+        *,
+        rows: Tensor | None = None,
+        batch_size: int,
+        seed: int = 0,
+        transform: Transform | None = None,
+    ):
+        self.examples = Examples(x, y, rows, transform)
+        self.batch_size, self.seed = batch_size, seed
+        self._order = Shuffle(len(self.examples), batch_size, seed, 0 if y is None else 1)
+        _check_finite(x)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def labels(self) -> Tensor | None:
+        return self.examples.labels
+
+    def batch(self, step: int) -> Batch:
+        places = self._order.places(step)
+        return Batch(self.examples.take(places), self.examples.labels_at(places), places)
+
+    def fingerprint(self) -> str:
+        return _described(self, tuple(self.examples.x.shape[1:]), self.examples.fingerprint())
+
+
+class DatasetBatches:
+    """Shuffled minibatches that are read as they are needed: data larger than memory.
+
+    `data` is any PyTorch `Dataset`, or anything that an array of row numbers can index, such as a
+    memory-mapped file. It must give the same example each time; of an item that is a tuple, the
+    first part is the example. `y` has a label for every example. With `workers`, so many processes
+    read the batches to come while the present one is trained on.
+
+    To tell whether a run goes on with the data it began with, all of them are read once, unless a
+    `fingerprint` is given: a text that changes whenever they do, such as a version.
+
+    >>> import numpy as np
+    >>> rows = np.arange(12.0).reshape(6, 2)
+    >>> DatasetBatches(rows, batch_size=3).batch(0).x.shape
+    torch.Size([3, 2])
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        y: Tensor | None = None,
+        *,
+        rows: Tensor | None = None,
+        batch_size: int,
+        seed: int = 0,
+        transform: Transform | None = None,
+        workers: int = 0,
+        fingerprint: str | None = None,
+    ):
+        if workers < 0:
+            raise ValueError(f"`workers` must be at least 0, got {workers}.")
+        readable = _ByItem(data) if isinstance(data, Dataset) else data
+        self.examples = Examples(readable, y, rows, transform)
+        self.batch_size, self.seed, self.workers = batch_size, seed, workers
+        self._order = Shuffle(len(self.examples), batch_size, seed, 0 if y is None else 1)
+        self._fingerprint = fingerprint
+        self._ahead: tuple[int, Iterator[Tensor]] | None = None  # the step it will give next
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def labels(self) -> Tensor | None:
+        return self.examples.labels
+
+    def batch(self, step: int) -> Batch:
+        places = self._order.places(step)
+        x = self._read_ahead(step) if self.workers else self.examples.take(places)
+        if x.dtype.is_floating_point and not torch.isfinite(x).all():
+            wrong = places[~torch.isfinite(x.flatten(1)).all(1)][0]
+            raise ValueError(f"the data must be finite, got NaN or infinity in example {wrong}.")
+        return Batch(x, self.examples.labels_at(places), places)
+
+    def fingerprint(self) -> str:
+        first = self.examples.take(torch.arange(1))
+        if self._fingerprint is None:
+            content = hashlib.blake2b(digest_size=16)
+            for part in self.examples.parts(max(1, CHUNK // max(1, first.nbytes))):
+                content.update(_bytes(part))
+            self._fingerprint = content.hexdigest()
+        parts = [part for part in (self.examples.y, self.examples.rows) if part is not None]
+        known = ", ".join([self._fingerprint, *map(content_digest, parts)])
+        return _described(self, tuple(first.shape[1:]), known)
+
+    def _read_ahead(self, step: int) -> Tensor:
+        if self._ahead is None or self._ahead[0] != step:
+            loader = DataLoader(
+                _Batchwise(self.examples),
+                sampler=_PlacesFrom(self._order, step),
+                batch_size=None,
+                num_workers=self.workers,
+                generator=torch.Generator(),  # its own: PyTorch's would be drawn from
+            )
+            self._ahead = step, iter(loader)
+        _, source = self._ahead
+        self._ahead = step + 1, source
+        return next(source)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_ahead": None}
+
+
+class _ByItem:
+    """A PyTorch `Dataset`, indexed by an array of rows."""
+
+    def __init__(self, data: Dataset[Any]):
+        self.data: Any = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, rows: Any) -> Tensor:
+        listed = rows.tolist()
+        many = getattr(self.data, "__getitems__", None)
+        items = many(listed) if many is not None else [self.data[row] for row in listed]
+        return torch.stack(
+            [torch.as_tensor(item[0] if isinstance(item, tuple) else item) for item in items]
         )
-    if x.dtype.is_floating_point and not torch.isfinite(x).all():
-        count = int((~torch.isfinite(x)).sum())
+
+
+class _Batchwise(Dataset[Tensor]):
+    """Examples indexed by all places of a batch at once."""
+
+    def __init__(self, examples: Examples):
+        self.examples = examples
+
+    def __getitem__(self, places: Tensor) -> Tensor:
+        return self.examples.take(places)
+
+
+class _PlacesFrom:
+    """The places of every step from one on, without end."""
+
+    def __init__(self, order: Shuffle, step: int):
+        self.order, self.step = order, step
+
+    def __iter__(self) -> Iterator[Tensor]:
+        step = self.step
+        while True:
+            yield self.order.places(step)
+            step += 1
+
+
+# Of data that many trainings share, by the version that was looked at.
+_digests: WeakIdKeyDictionary = WeakIdKeyDictionary()
+_finite: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
+def content_digest(data: Any) -> str:
+    """A short name for all of an array's content and no other; worked out once for each array.
+
+    >>> one, two = torch.ones(3), torch.tensor([1.0, 1, 2])
+    >>> content_digest(one) == content_digest(torch.ones(3))
+    True
+    >>> content_digest(one) == content_digest(two)
+    False
+    """
+    version = data._version if isinstance(data, Tensor) else None
+    known = _digests.get(data)
+    if known is None or known[0] != version or version is None:
+        content = hashlib.blake2b(f"{data.dtype} {tuple(data.shape)}".encode(), digest_size=16)
+        size = max(1, CHUNK * len(data) // max(1, data.nbytes)) if len(data) else 1
+        for start in range(0, len(data), size):
+            content.update(_bytes(torch.as_tensor(data[start : start + size])))
+        known = _digests[data] = (version, content.hexdigest())
+    digest: str = known[1]
+    return digest
+
+
+def _bytes(part: Tensor) -> Any:
+    return part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
+def _described(batches: Any, shape: Sequence[int], digest: str) -> str:
+    size = f"{len(batches)} examples of {tuple(shape)} in batches of {batches.batch_size}"
+    return f"{size}, seed {batches.seed}, {digest}"
+
+
+def _check_finite(x: Tensor) -> None:
+    if not x.dtype.is_floating_point or _finite.get(x) == x._version:
+        return
+    size = max(1, CHUNK * len(x) // max(1, x.nbytes)) if len(x) else 1
+    count = sum(int((~torch.isfinite(part)).sum()) for part in x.split(size))
+    if count:
         raise ValueError(f"`x` must be finite, got NaN or infinity in {count} places.")
+    _finite[x] = x._version

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from labelgrad.losses import CrossEntropy, Loss
+from labelgrad.training.batches import Examples
+
+Metric = Callable[[Tensor, Tensor], float | Tensor]  # of the outputs and the labels
+OURS = ("error", "loss", "ece")
 
 
 @contextmanager
@@ -24,24 +28,31 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def predict(model: nn.Module, x: Tensor, *, batch_size: int = 1000) -> Tensor:
+def predict(model: nn.Module, x: Tensor | Examples, *, batch_size: int = 1000) -> Tensor:
     """The model's outputs on `x`, in evaluation mode, on the device of `x`.
 
     >>> predict(nn.Linear(3, 2), torch.zeros(5, 3)).shape
     torch.Size([5, 2])
     """
     device = next(model.parameters()).device
+    parts = x.split(batch_size) if isinstance(x, Tensor) else x.parts(batch_size)
     with evaluating(model):
-        return torch.cat([model(part.to(device)).to(x.device) for part in x.split(batch_size)])
+        return torch.cat([model(part.to(device)).to(part.device) for part in parts])
 
 
 def evaluate(
-    model: nn.Module, x: Tensor, y: Tensor, *, loss: Loss | None = None, batch_size: int = 1000
+    model: nn.Module,
+    x: Tensor | Examples,
+    y: Tensor,
+    *,
+    loss: Loss | None = None,
+    batch_size: int = 1000,
+    metrics: Mapping[str, Metric] | None = None,
 ) -> dict[str, float]:
-    """Error, loss and, for classes, expected calibration error.
+    """Error, loss and, for classes, expected calibration error; and `metrics` of one's own.
 
     The error of a classification is the part that is wrong; that of a regression is the root of
-    the mean squared distance.
+    the mean squared distance. A metric is a function of outputs and labels.
 
     >>> model = nn.Linear(2, 2)
     >>> sorted(evaluate(model, torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])))
@@ -49,12 +60,23 @@ def evaluate(
     """
     loss = CrossEntropy() if loss is None else loss
     outputs = predict(model, x, batch_size=batch_size)
-    value = float(loss(outputs, y))
-    if not isinstance(loss, CrossEntropy):
-        distance = (outputs - y.reshape_as(outputs)).square().mean().sqrt()
-        return {"error": float(distance), "loss": value}
-    wrong = (outputs.argmax(-1) != y).double().mean()
-    return {"error": float(wrong), "loss": value, "ece": calibration_error(outputs.softmax(-1), y)}
+    found = {"error": 0.0, "loss": float(loss(outputs, y))}
+    if isinstance(loss, CrossEntropy):
+        found["error"] = float((outputs.argmax(-1) != y).double().mean())
+        found["ece"] = calibration_error(outputs.softmax(-1), y)
+    else:
+        found["error"] = float((outputs - y.reshape_as(outputs)).square().mean().sqrt())
+    return found | {name: float(metric(outputs, y)) for name, metric in (metrics or {}).items()}
+
+
+def check_metrics(metrics: Mapping[str, Metric]) -> None:
+    """Refuse a metric under a name that is taken."""
+    taken = [name for name in metrics if name in OURS]
+    if taken:
+        raise ValueError(
+            f"a metric of one's own needs a name of its own, and {', '.join(taken)} is one that is "
+            f"always measured; choose another."
+        )
 
 
 def calibration_error(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> float:

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,18 +70,32 @@ class Log:
         self.position += len(data)
 
 
-def revision() -> dict[str, str]:
-    """Which code this is: the package's version, its git revision where it has one, PyTorch's."""
-    here = Path(labelgrad.__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-        commit = found.stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        commit = "unknown"
+@cache
+def revision() -> dict[str, str | None]:
+    """Which code this is: the package's version, its own git revision or none, PyTorch's."""
     return {
         "labelgrad": labelgrad.__version__,
-        "revision": commit,
+        "revision": _own_commit(Path(labelgrad.__file__).parent),
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
+
+
+def _own_commit(package: Path) -> str | None:
+    """The commit of the repository whose top folder holds the package, and which tracks it.
+
+    Installed below somebody else's repository, their commit says nothing about this code.
+    """
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(package), *words]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        return found.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != package.parent.resolve():
+            return None
+        return git("describe", "--always", "--dirty", "--abbrev=12")
+    except (OSError, subprocess.SubprocessError):
+        return None

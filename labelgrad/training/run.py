@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from labelgrad.training.batches import Examples
 from labelgrad.training.checkpoint import Checkpoints
 from labelgrad.training.errors import CheckpointError, TrainingDivergedError
-from labelgrad.training.evaluation import evaluate
+from labelgrad.training.evaluation import Metric, check_metrics, evaluate
 from labelgrad.training.log import Log, revision
 from labelgrad.training.state import State
 from labelgrad.training.trainer import Trainer
 
-Examples = tuple[Tensor, Tensor]
+EvaluatedOn = Examples | tuple[Tensor, Tensor]
+OnRecord = Callable[[dict[str, Any]], None]
 
 
 class Run:
-    """Train for `steps` steps; iterate to get a record of each.
+    """Train for `steps` steps; iterate to get a record of each. A `Recipe` builds it.
 
     `examples` are evaluated every `evaluate_every` steps under their names, and the model that
     does best on those named `"validation"` is kept in `best`; nothing else is ever used to choose.
-    `truth` is the unlabeled rows' true labels, where an experiment knows them.
+    `truth` is the unlabeled rows' true labels, where an experiment knows them. `metrics` of your
+    own, functions of outputs and labels, are evaluated beside the usual ones, and `on_record` is
+    handed every record as it comes, for a logger of your own.
 
     With a `folder`, evaluations are appended to `metrics.jsonl` there and a checkpoint is written
     every `checkpoint_every` steps. The same run built again on the same folder goes on from the
     last one and ends, bit for bit, where an undisturbed run would have.
 
-    >>> from labelgrad import MLP, TensorBatches, Supervised, Trainer
+    >>> from labelgrad import MLP, Recipe, Supervised, TensorBatches
     >>> import torch
     >>> x, y = torch.randn(30, 4), torch.arange(30) % 2
-    >>> trainer = Trainer(MLP(4, (8,), 2), Supervised(), TensorBatches(x, y, batch_size=10))
-    >>> run = Run(trainer, steps=20, examples={"validation": (x, y)}, evaluate_every=10)
+    >>> batches = TensorBatches(x, y, batch_size=10)
+    >>> recipe = Recipe(lambda: MLP(4, (8,), 2), Supervised(), batches, steps=20)
+    >>> run = recipe.run(examples={"validation": (x, y)}, evaluate_every=10)
     >>> records = list(run)
     >>> len(records), [line["step"] for line in run.history]
     (20, [10, 20])
@@ -46,11 +51,13 @@ class Run:
         *,
         steps: int,
         folder: str | Path | None = None,
-        examples: Mapping[str, Examples] | None = None,
+        examples: Mapping[str, EvaluatedOn] | None = None,
         truth: Tensor | None = None,
         evaluate_every: int = 100,
         checkpoint_every: int = 1000,
         best_by: str = "error",
+        metrics: Mapping[str, Metric] | None = None,
+        on_record: OnRecord | None = None,
     ):
         if min(steps, evaluate_every, checkpoint_every) < 1:
             raise ValueError(
@@ -59,12 +66,14 @@ class Run:
             )
         self.trainer, self.steps, self.truth, self.best_by = trainer, steps, truth, best_by
         self.examples = dict(examples or {})
+        self.metrics, self.on_record = dict(metrics or {}), on_record
+        check_metrics(self.metrics)
         self.evaluate_every, self.checkpoint_every = evaluate_every, checkpoint_every
         self.checkpoints = None if folder is None else Checkpoints(Path(folder) / "checkpoints")
         self.log = Log(None if folder is None else Path(folder) / "metrics.jsonl")
         self.best: State | None = None
         self.seconds = 0.0
-        self._resume()
+        self._begun = self._resumed()
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -72,6 +81,8 @@ class Run:
         return self.log.records
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        if not self._begun:
+            self._begin()
         started = time.perf_counter() - self.seconds
         while self.trainer.index < self.steps:
             record: dict[str, Any] = self._step()
@@ -81,6 +92,8 @@ class Run:
                 self.log.append(record)
             if self._due(self.checkpoint_every):
                 self._save()
+            if self.on_record is not None:
+                self.on_record(record)
             yield record
 
     def finish(self) -> Run:
@@ -103,8 +116,9 @@ class Run:
     def _evaluate(self) -> dict[str, float]:
         model = self.trainer.evaluated
         results: dict[str, float] = {}
-        for name, (x, y) in self.examples.items():
-            measured = evaluate(model, x, y, loss=self.trainer.loss)
+        for name, given in self.examples.items():
+            x, y = (given, _known(name, given)) if isinstance(given, Examples) else given
+            measured = evaluate(model, x, y, loss=self.trainer.loss, metrics=self.metrics)
             results |= {f"{name}_{key}": value for key, value in measured.items()}
             if name == "validation":
                 self._keep_if_best(measured)
@@ -137,20 +151,31 @@ class Run:
         for term in self.trainer.objective.leaves():
             term.after_checkpoint()
 
-    def _resume(self) -> None:
-        if self.checkpoints is None:
-            return
-        state = self.checkpoints.load(self.trainer.device)
-        if state is None:
+    def _begin(self) -> None:
+        """Write down what the run is, and its state before the first step."""
+        self._begun = True
+        if self.checkpoints is not None:
             self.log.begin({"settings": self.trainer.settings, **revision()})
             self._save()
-            return
+
+    def _resumed(self) -> bool:
+        """Go on from the last checkpoint, and say whether there is one."""
+        state = None if self.checkpoints is None else self.checkpoints.load(self.trainer.device)
+        if state is None:
+            return False
         _check_settings(state.info["settings"], self.trainer.settings)
         self.trainer.load(state)
         self.seconds = state.info["seconds"]
         self.log.resume(state.info["log"])
         if state.info["best"] is not None:
             self.best = State(state.part("best"), state.info["best"])
+        return True
+
+
+def _known(name: str, examples: Examples) -> Tensor:
+    if examples.labels is None:
+        raise ValueError(f"the examples {name!r} must have labels to be evaluated by.")
+    return examples.labels
 
 
 def _check_settings(saved: dict[str, str], wanted: dict[str, str]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,30 +10,38 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from labelgrad.functional import random_numbers
+from labelgrad.functional import mixed_seed
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule, check_rate, describe, value_at
-from labelgrad.step import Batch, Step, Views
-from labelgrad.training.batches import TensorBatches, mixed_seed
+from labelgrad.step import Step, Views, bare, may_draw
+from labelgrad.training.batches import Batches
 from labelgrad.training.errors import TrainingDivergedError
 from labelgrad.training.evaluation import evaluating
 from labelgrad.training.state import State, pack_optimizer, unpack_optimizer
 
 MakeOptimizer = Callable[..., torch.optim.Optimizer]
+Groups = Callable[[nn.Module], Sequence[dict[str, Any]]]
 ADAM: MakeOptimizer = partial(torch.optim.Adam, fused=True)
 
 
 class Trainer:
-    """A model, an objective, two streams of examples and an optimizer.
+    """A model, an objective, two kinds of batches and an optimizer; a `Recipe` builds it.
 
     `step` moves the model once. `views` change the examples of a step at random (see
     `labelgrad.augment.views`). With a `weight_average`, such as 0.999, an exponential moving
     average of the weights is kept beside the model, and `evaluated` is that average. The random
     numbers of a step (dropout, noise) depend on the seed and the step alone, so nothing but `state`
-    is needed to go on in another process.
+    is needed to go on in another process, and trainings in several threads do not disturb each
+    other.
 
-    >>> from labelgrad import MLP, TensorBatches, Supervised
+    `groups` gives the optimizer's parameter groups; one with a learning rate of its own keeps it,
+    and a schedule scales it. `clip_norm` bounds the length of the gradient. `accumulate` cuts every
+    batch into so many parts, whose gradients are averaged: less memory for the same step.
+    `autocast=torch.bfloat16` computes the model's passes in that precision. The model may be
+    compiled by `torch.compile`.
+
+    >>> from labelgrad import MLP, Supervised, TensorBatches
     >>> data = TensorBatches(torch.randn(20, 4), torch.arange(20) % 2, batch_size=10)
     >>> trainer = Trainer(MLP(4, (8,), 2), Supervised(), data, learning_rate=1e-2)
     >>> losses = [trainer.step()["loss"] for _ in range(50)]
@@ -46,36 +53,48 @@ class Trainer:
         self,
         model: nn.Module,
         objective: Objective,
-        labeled: TensorBatches,
-        unlabeled: TensorBatches | None = None,
+        labeled: Batches,
+        unlabeled: Batches | None = None,
         *,
         learning_rate: float | Schedule = 1e-3,
         optimizer: MakeOptimizer = ADAM,
+        groups: Groups | None = None,
         loss: Loss | None = None,
         views: Views | None = None,
         weight_average: float | None = None,
+        clip_norm: float | None = None,
+        accumulate: int = 1,
+        autocast: torch.dtype | None = None,
         seed: int = 0,
     ):
-        check_rate("learning_rate", learning_rate)
-        self.weight_average = _check_average(weight_average)
+        _check_settings(learning_rate, weight_average, clip_norm, accumulate, autocast)
         self.model, self.objective = model, objective
         self.labeled, self.unlabeled = labeled, unlabeled
         self.learning_rate, self.seed, self.index, self.views = learning_rate, seed, 0, views
+        self.weight_average, self.clip_norm = weight_average, clip_norm
+        self.accumulate, self.autocast = accumulate, autocast
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self._check_labels()
-        for term in objective.leaves():
-            term.begin(model, self.loss, 0 if unlabeled is None else len(unlabeled))
-        self._remember = any(term.replays for term in objective.leaves())
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = optimizer(trained, lr=value_at(learning_rate, 0))
+        leaves = list(objective.leaves())
+        for term in leaves:
+            term.begin(bare(model), self.loss, 0 if unlabeled is None else len(unlabeled))
+        self._remember = any(term.replays for term in leaves) and bare(model) is model
+        self._keep_graph = any(term.shares_graph for term in leaves)
+        self._check_compiled()
+        self._draws = may_draw(model)
+        self._term = objective.name if len(leaves) == 1 else ""
+        trained = [parameter for parameter in bare(model).parameters() if parameter.requires_grad]
+        rate = value_at(learning_rate, 0)
+        self.optimizer = optimizer(trained if groups is None else groups(bare(model)), lr=rate)
+        self._shares = [_share(group["lr"], rate) for group in self.optimizer.param_groups]
         if not model.training:
             model.train()
-        self._average = None if weight_average is None else _averaged(model, weight_average)
+        self._average = None if weight_average is None else _averaged(bare(model), weight_average)
 
     @property
     def evaluated(self) -> nn.Module:
         """The model to evaluate and to keep: the average of its weights, where there is one."""
-        return self.model if self._average is None else self._average.module
+        return bare(self.model) if self._average is None else self._average.module
 
     @property
     def device(self) -> torch.device:
@@ -83,43 +102,59 @@ class Trainer:
         return next(self.model.parameters()).device
 
     def step(self) -> dict[str, float]:
-        """Move the model once, and say what happened."""
-        seed = mixed_seed(self.seed, self.index)
-        with random_numbers(torch.device("cpu"), seed), random_numbers(self.device, seed):
-            batches = tuple(self._batches())
-            step = Step(
-                self.model,
-                *batches,
-                loss=self.loss,
-                index=self.index,
-                views=self.views,
-                remember=self._remember,
-            )
-            loss = self.objective(step)
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-        terms = step.terms or {self.objective.name: loss.detach()}
-        self._check_finite(terms)
-        for group in self.optimizer.param_groups:
-            group["lr"] = value_at(self.learning_rate, self.index)
+        """Move the model once, and say what happened: step, loss, and `term/name` of the terms."""
+        parts = self._next().cut(self.accumulate)
+        self.optimizer.zero_grad(set_to_none=True)
+        losses, records = [], []
+        for part in parts:
+            part.records, part.term = {}, self._term
+            loss = self.objective(part)
+            if self._term:
+                part.records[f"{self._term}/loss"] = loss.detach()
+            (loss if len(parts) == 1 else loss / len(parts)).backward()
+            part.release()
+            losses.append(loss.detach())
+            records.append(part.records)
+        self._check_finite_and_clip(records)
+        whole = parts[-1]
+        whole.records, whole.term = {}, self._term
+        self.objective.update(whole)
+        for group, share in zip(self.optimizer.param_groups, self._shares, strict=True):
+            group["lr"] = share * value_at(self.learning_rate, self.index)
         self.optimizer.step()
         for term in self.objective.leaves():
-            term.after_update(self.model)
+            term.follow(bare(self.model))
         if self._average is not None:
-            self._average.update_parameters(self.model)
+            self._average.update_parameters(bare(self.model))
         self.index += 1
-        return {
-            "step": self.index,
-            "loss": loss.item(),
-            **_numbers(terms),
-            **_numbers(step.metrics),
-        }
+        named = {name: _mean([record[name] for record in records]) for name in records[-1]}
+        numbers = {name: value.item() for name, value in (named | whole.records).items()}
+        return {"step": self.index, "loss": _mean(losses).item(), **numbers}
+
+    def _next(self) -> Step:
+        batches = [
+            stream.batch(self.index).to(self.device)
+            for stream in (self.labeled, self.unlabeled)
+            if stream is not None
+        ]
+        return Step(
+            self.model,
+            *batches,
+            loss=self.loss,
+            index=self.index,
+            views=self.views,
+            seed=mixed_seed(self.seed, self.index),
+            remember=self._remember,
+            keep_graph=self._keep_graph,
+            autocast=self.autocast,
+            draws=self._draws,
+        )
 
     @property
     def state(self) -> State:
         """Everything that changes: model, optimizer, the objective's own, and the step."""
         tensors = {
-            **{f"model.{name}": value for name, value in self.model.state_dict().items()},
+            **{f"model.{name}": value for name, value in bare(self.model).state_dict().items()},
             **{f"objective.{name}": value for name, value in self.objective.state_dict().items()},
         }
         if self._average is not None:
@@ -129,7 +164,7 @@ class Trainer:
 
     def load(self, state: State) -> None:
         """Become what `state` was taken of."""
-        self.model.load_state_dict(state.part("model"))
+        bare(self.model).load_state_dict(state.part("model"))
         self.objective.load_state_dict(state.part("objective"))
         if self._average is not None:
             self._average.load_state_dict(state.part("average"))
@@ -138,35 +173,38 @@ class Trainer:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What must be the same for a checkpoint to be taken up."""
-        shapes = ", ".join(str(tuple(p.shape)) for p in self.model.parameters())
+        """What must be the same for a checkpoint to be taken up; all of the data are looked at."""
+        inner = bare(self.model)
+        shapes = ", ".join(str(tuple(p.shape)) for p in inner.parameters())
+        defaults = sorted(self.optimizer.defaults.items())
+        plain = {name: repr(value) for name, value in defaults if name != "lr"}
         return {
-            "model": f"{type(self.model).__name__}: {shapes}",
+            "model": f"{type(inner).__name__}: {shapes}",
             "objective": repr(self.objective),
             "loss": repr(self.loss),
-            "optimizer": f"{type(self.optimizer).__name__}: {_plain(self.optimizer.defaults)}",
+            "optimizer": f"{type(self.optimizer).__name__}: {plain}",
             "learning_rate": describe(self.learning_rate),
+            "groups": ", ".join(f"{share:g}" for share in self._shares),
             "views": repr(self.views),
             "weight_average": str(self.weight_average),
+            "clip_norm": str(self.clip_norm),
+            "accumulate": str(self.accumulate),
+            "autocast": str(self.autocast),
             "seed": str(self.seed),
-            "labeled": _describe_stream(self.labeled),
-            "unlabeled": _describe_stream(self.unlabeled),
+            "labeled": self.labeled.fingerprint(),
+            "unlabeled": "none" if self.unlabeled is None else self.unlabeled.fingerprint(),
         }
 
-    def _batches(self) -> Iterator[Batch]:
-        for stream in (self.labeled, self.unlabeled):
-            if stream is not None:
-                yield stream.batch(self.index).to(self.device)
-
     def _check_labels(self) -> None:
-        if self.labeled.y is None:
+        labels = self.labeled.labels
+        if labels is None:
             raise ValueError(
-                "the `labeled` stream has no labels; build it as TensorBatches(x, y, …)."
+                "the `labeled` batches have no labels; build them as TensorBatches(x, y, …)."
             )
-        first = self.labeled.x[:2].to(self.device)
+        first = self.labeled.batch(0).x[:2].to(self.device)
         try:
             with evaluating(self.model):
-                outputs = self.model(first)
+                outputs = bare(self.model)(first)
         except RuntimeError as error:
             raise ValueError(
                 f"the model must take examples of the shape {tuple(first.shape[1:])}, and it does "
@@ -175,29 +213,72 @@ class Trainer:
         if outputs.ndim != 2:
             raise ValueError(
                 f"the model must give one row of outputs for each example, got the shape "
-                f"{tuple(outputs.shape)} for {min(2, len(self.labeled))} examples."
+                f"{tuple(outputs.shape)} for {len(first)} examples."
             )
-        self.loss.check(self.labeled.y, outputs.shape[1])
+        self.loss.check(labels, outputs.shape[1])
 
-    def _check_finite(self, terms: dict[str, Tensor]) -> None:
-        for name, value in terms.items():
-            if not torch.isfinite(value):
+    def _check_compiled(self) -> None:
+        if bare(self.model) is self.model or not self._keep_graph:
+            return
+        from torch._functorch import config
+
+        if config.donated_buffer:
+            terms = [leaf.name for leaf in self.objective.leaves() if leaf.shares_graph]
+            raise ValueError(
+                f"a compiled model gives its buffers away, and {' and '.join(terms)} needs the pass "
+                f"that other terms use: set torch._functorch.config.donated_buffer = False before "
+                f"the model is compiled, or train it uncompiled."
+            )
+
+    def _check_finite_and_clip(self, records: list[dict[str, Tensor]]) -> None:
+        for name, value in (item for record in records for item in record.items()):
+            if name.endswith("/loss") and not torch.isfinite(value):
                 raise TrainingDivergedError(
-                    f"the loss turned {float(value)} at step {self.index} in the term {name!r}; "
-                    f"try a smaller learning rate."
+                    f"the loss turned {float(value)} at step {self.index} in the term "
+                    f"{name.removesuffix('/loss')!r}; try a smaller learning rate."
                 )
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        if not torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
+        trained = [p for p in bare(self.model).parameters() if p.grad is not None]
+        length = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
+        if not torch.isfinite(length):
             raise TrainingDivergedError(
-                f"the gradient stopped being finite at step {self.index}, though each of the "
-                f"terms {', '.join(terms)} was; try a smaller learning rate."
+                f"the gradient stopped being finite at step {self.index}, though each of the terms "
+                f"of {self.objective!r} was; try a smaller learning rate."
             )
+        if self.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(trained, self.clip_norm, length)
 
 
-def _check_average(decay: float | None) -> float | None:
-    if decay is not None and not 0 <= decay < 1:
-        raise ValueError(f"`weight_average` must be at least 0 and below 1, got {decay}.")
-    return decay
+def _check_settings(
+    learning_rate: float | Schedule,
+    weight_average: float | None,
+    clip_norm: float | None,
+    accumulate: int,
+    autocast: torch.dtype | None,
+) -> None:
+    check_rate("learning_rate", learning_rate)
+    if weight_average is not None and not 0 <= weight_average < 1:
+        raise ValueError(f"`weight_average` must be at least 0 and below 1, got {weight_average}.")
+    if clip_norm is not None and not clip_norm > 0:
+        raise ValueError(f"`clip_norm` must be more than 0, got {clip_norm}.")
+    if accumulate < 1:
+        raise ValueError(f"`accumulate` must be at least 1, got {accumulate}.")
+    if autocast not in (None, torch.bfloat16):
+        raise ValueError(
+            f"`autocast` must be torch.bfloat16, got {autocast}: a smaller range would need the "
+            f"loss to be scaled."
+        )
+
+
+def _share(own: float, rate: float) -> float:
+    """A group's learning rate as a part of the trainer's."""
+    if own == rate:
+        return 1.0
+    if rate == 0:
+        raise ValueError(
+            f"a parameter group has a learning rate of its own, {own}, and a schedule that begins "
+            f"at 0 cannot scale it; let the schedule begin above 0."
+        )
+    return own / rate
 
 
 def _averaged(model: nn.Module, decay: float) -> AveragedModel:
@@ -205,24 +286,5 @@ def _averaged(model: nn.Module, decay: float) -> AveragedModel:
     return AveragedModel(model, multi_avg_fn=rule, use_buffers=True)
 
 
-def _numbers(values: dict[str, Tensor]) -> dict[str, float]:
-    return {name: value.item() for name, value in values.items()}
-
-
-def _plain(settings: dict[str, Any]) -> dict[str, str]:
-    return {name: repr(value) for name, value in sorted(settings.items()) if name != "lr"}
-
-
-def _describe_stream(stream: TensorBatches | None) -> str:
-    if stream is None:
-        return "none"
-    digest = hashlib.blake2b(digest_size=8)
-    for tensor in _present(stream.x, stream.y):
-        sample = tensor.reshape(-1)[:: max(1, tensor.numel() // 65536)]
-        digest.update(sample.cpu().contiguous().numpy().tobytes())
-    shape = tuple(stream.x.shape)
-    return f"{shape} in batches of {stream.batch_size}, seed {stream.seed}, {digest.hexdigest()}"
-
-
-def _present(*tensors: Tensor | None) -> Iterable[Tensor]:
-    return (tensor for tensor in tensors if tensor is not None)
+def _mean(values: list[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else torch.stack(values).mean()
