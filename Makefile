@@ -44,4 +44,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf .venv .venv-wheel dist runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-wheel dist runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

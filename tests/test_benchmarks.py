@@ -13,3 +13,15 @@ def test_small_tables_prints_a_row_for_each_set():
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert [line.split()[0] for line in said.splitlines()[2:]] == ["wine", "diabetes"]
     assert all(len(line.replace("±", " ").split()) == 11 for line in said.splitlines()[2:])
+
+
+def test_plain_methods_prints_a_row_for_each_set_and_method():
+    options = ("--seeds", "2", "--sets", "digits-50", "wine", "diabetes")
+    command = [sys.executable, str(BENCHMARKS / "plain_methods.py"), *options]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [tuple(line.split()[:2]) for line in said.splitlines()[1:]] == [
+        ("digits-50", "logistic_regression"),
+        ("digits-50", "label_spreading"),
+        ("wine", "logistic_regression"),
+        ("diabetes", "ridge"),
+    ]

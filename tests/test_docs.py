@@ -5,9 +5,12 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
 import labelgrad
+from labelgrad.cli.app import app
 from labelgrad.cli.methods import GRADIENT
+from labelgrad.fitting.compare import METHODS as COMPARED
 from labelgrad.methods import every_method
 from tests.snippets import (
     PAGES,
@@ -77,6 +80,12 @@ def test_the_page_on_methods_has_every_method_with_its_cost():
     listed = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (\d+) \|$", page, re.MULTILINE))
     costs = {name: str(GRADIENT + method.passes) for name, method in every_method().items()}
     assert listed == {"supervised": str(GRADIENT)} | costs
+
+
+def test_the_help_of_compare_has_what_is_compared_where_nothing_is_said():
+    said = {option.name: option.help for option in get_command(app).commands["compare"].params}
+    classes, values = (", ".join(COMPARED[task]) for task in ("classification", "regression"))
+    assert said["methods"] == f"By commas; else {classes}, or of values {values}."
 
 
 def test_the_reference_has_every_public_name():

@@ -106,7 +106,11 @@ def labels(
 def compare(
     data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
     methods: Annotated[
-        str, typer.Option(help="By commas; else supervised, lga-evidence, vat and both.")
+        str,
+        typer.Option(
+            help="By commas; else supervised, lga-evidence, vat, lga-evidence+vat, or of values "
+            "supervised, lga-evidence, lga."
+        ),
     ] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How often each is trained.")] = 3,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
