@@ -9,6 +9,7 @@ import typer
 
 from labelgrad.cli.app import app
 from labelgrad.estimators import LGAClassifier
+from labelgrad.inputs import images, table
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -63,7 +64,8 @@ def run_python(code: str, names: dict) -> None:
 
 def make_quick(monkeypatch) -> None:
     """Train for a few steps where none are asked for, and in this process."""
-    monkeypatch.setattr("labelgrad.fitting.plan.STEPS", {"pictures": FEW, "table": FEW})
+    for module in (table, images):
+        monkeypatch.setattr(module, "DEFAULTS", module.DEFAULTS._replace(steps=FEW))
     monkeypatch.setattr("labelgrad.fitting.plan.REGRESSION_STEPS", (FEW, FEW))
     monkeypatch.setattr("labelgrad.cli.fit.usual_workers", lambda device: 1)
     monkeypatch.setitem(LGAClassifier.__init__.__kwdefaults__, "steps", FEW)

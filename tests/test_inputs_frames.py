@@ -51,12 +51,16 @@ def pandas_nullable(columns=COLUMNS):
     return frame.astype({name: kind for name, kind in types.items() if name in columns})
 
 
+def pandas_arrow(columns=COLUMNS):
+    return pa.table(columns).to_pandas(types_mapper=pd.ArrowDtype)
+
+
 def polars_categories(columns=COLUMNS):
     kinds = {"city": pl.Categorical, "planet": pl.Enum(["earth", "mars"]), "pet": pl.Categorical}
     return pl.DataFrame(columns).cast({n: kind for n, kind in kinds.items() if n in columns})
 
 
-FRAMES = [pandas_frame, pandas_nullable, pl.DataFrame, polars_categories, pa.table]
+FRAMES = [pandas_frame, pandas_nullable, pandas_arrow, pl.DataFrame, polars_categories, pa.table]
 frames = pytest.mark.parametrize("frame", FRAMES)
 
 
