@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
+from pyarrow import parquet
 
 import labelgrad
 from labelgrad.inputs import kinds
@@ -262,6 +263,12 @@ def test_two_columns_of_one_name_are_one_sentence():
         ) as one:
             read(frame)
         assert "\n" not in str(one.value)
+
+
+def test_two_columns_of_one_name_in_parquet_are_one_sentence(tmp_path):
+    parquet.write_table(pa.table([[1, 2], [3, 5], [0, 1]], ["a", "a", "y"]), tmp_path / "t.pq")
+    with pytest.raises(ValueError, match=r"t\.pq has two columns of one name: 'a'; rename one"):
+        read(tmp_path / "t.pq")
 
 
 def test_a_lazy_frame_must_be_collected():

@@ -37,8 +37,8 @@ def frame_columns(data: Any) -> tuple[list[str], list[nw.Series[Any]]]:
     """
     try:
         frame = nw.from_native(data)
-    except nw.exceptions.DuplicateError:  # pandas allows them; it has a number for each as well
-        return [str(name) for name in data.columns], []
+    except nw.exceptions.DuplicateError:  # pandas and Arrow allow them; the names tell which
+        return [str(name) for name in getattr(data, "column_names", data.columns)], []
     if isinstance(frame, nw.LazyFrame):
         raise ValueError(f"{FRAME} is lazy, and must be collected first: data.collect().")
     return [str(name) for name in frame.columns], list(frame.iter_columns())
