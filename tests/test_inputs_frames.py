@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
+from pyarrow import parquet
 
 import labelgrad
 from labelgrad.inputs import kinds
@@ -51,12 +52,16 @@ def pandas_nullable(columns=COLUMNS):
     return frame.astype({name: kind for name, kind in types.items() if name in columns})
 
 
+def pandas_arrow(columns=COLUMNS):
+    return pa.table(columns).to_pandas(types_mapper=pd.ArrowDtype)
+
+
 def polars_categories(columns=COLUMNS):
     kinds = {"city": pl.Categorical, "planet": pl.Enum(["earth", "mars"]), "pet": pl.Categorical}
     return pl.DataFrame(columns).cast({n: kind for n, kind in kinds.items() if n in columns})
 
 
-FRAMES = [pandas_frame, pandas_nullable, pl.DataFrame, polars_categories, pa.table]
+FRAMES = [pandas_frame, pandas_nullable, pandas_arrow, pl.DataFrame, polars_categories, pa.table]
 frames = pytest.mark.parametrize("frame", FRAMES)
 
 
@@ -258,6 +263,12 @@ def test_two_columns_of_one_name_are_one_sentence():
         ) as one:
             read(frame)
         assert "\n" not in str(one.value)
+
+
+def test_two_columns_of_one_name_in_parquet_are_one_sentence(tmp_path):
+    parquet.write_table(pa.table([[1, 2], [3, 5], [0, 1]], ["a", "a", "y"]), tmp_path / "t.pq")
+    with pytest.raises(ValueError, match=r"t\.pq has two columns of one name: 'a'; rename one"):
+        read(tmp_path / "t.pq")
 
 
 def test_a_lazy_frame_must_be_collected():

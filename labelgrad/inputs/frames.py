@@ -37,8 +37,8 @@ def frame_columns(data: Any) -> tuple[list[str], list[nw.Series[Any]]]:
     """
     try:
         frame = nw.from_native(data)
-    except nw.exceptions.DuplicateError:  # pandas allows them; it has a number for each as well
-        return [str(name) for name in data.columns], []
+    except nw.exceptions.DuplicateError:  # pandas and Arrow allow them; the names tell which
+        return [str(name) for name in getattr(data, "column_names", data.columns)], []
     if isinstance(frame, nw.LazyFrame):
         raise ValueError(f"{FRAME} is lazy, and must be collected first: data.collect().")
     return [str(name) for name in frame.columns], list(frame.iter_columns())
@@ -59,9 +59,12 @@ def series_cells(series: nw.Series[Any]) -> Cells:
         numbers = series.cast(nw.Float64).to_numpy()
         return Typed("numbers", np.asarray(numbers, dtype=np.float64))
     if kind == nw.Date or kind == nw.Datetime:
-        moments = series.to_numpy().astype("datetime64[us]")  # in UTC, as texts are read
-        micros = np.where(np.isnat(moments), np.nan, moments.astype(np.int64).astype(np.float64))
-        return Typed("dates", micros / (24 * 60 * 60 * 10**6))
+        if getattr(kind, "time_zone", None):  # a text of a zone is read in UTC, too
+            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        days, known = np.full(len(series), np.nan), ~series.is_null().to_numpy()
+        micros = series.drop_nulls().to_numpy().astype("datetime64[us]").astype(np.int64)
+        days[known] = micros / (24 * 60 * 60 * 10**6)
+        return Typed("dates", days)
     if kind == nw.Boolean:
         texts = np.where(series.fill_null(False).to_numpy().astype(bool), "True", "False")
         return Typed("texts", np.where(series.is_null().to_numpy(), "", texts).tolist())

@@ -36,6 +36,7 @@ from labelgrad.inputs.pixels import (
 from labelgrad.inputs.targets import targets
 from labelgrad.step import Views
 
+DEFAULTS = Defaults("wrn-10-1", steps=1000, learning_rate=1e-3, vat_radius=1.0)
 LARGEST_SIZE = 1024
 
 
@@ -98,7 +99,7 @@ class ImageFolder:
         return Prepared(_tensor(pixels, preprocessing["channels"]), names, skipped)
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
-        return Defaults("wrn-10-1", steps=1000, learning_rate=1e-3, vat_radius=1.0)
+        return DEFAULTS
 
     def transform(self, preprocessing: dict[str, Any], x: Tensor) -> Scale:
         return Scale(2 / 255, -1.0)  # from -1 to 1

@@ -34,6 +34,7 @@ from labelgrad.nearest import did_you_mean
 from labelgrad.step import Views
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
+DEFAULTS = Defaults("mlp", steps=5000, learning_rate=2e-4, vat_radius=0.3)
 USUAL_TARGETS = ("label", "target", "class", "y")
 
 
@@ -113,7 +114,7 @@ class Table:
         return Prepared(x, _names(len(x)), [])
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
-        return Defaults("mlp", steps=5000, learning_rate=2e-4, vat_radius=0.3)
+        return DEFAULTS
 
     def transform(self, preprocessing: dict[str, Any], x: Tensor) -> Scale:
         return Scale(1.0, 0.0)  # the rows are stored as a network sees them
