@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -114,13 +114,10 @@ def fit(
                 plan = replace(plan, steps=found)
             if folder is not None:
                 save_plan(folder, plan, given)
-        with ExitStack() as until_done:
-            place = None if folder is None else folder / CHECKPOINT
-            if place is None and workers > 1:  # what processes learn, they hand over in a folder
-                place = Path(until_done.enter_context(TemporaryDirectory()))
-            trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
-            name = str(data) if isinstance(data, str | Path) else dataset.kind
-            return finalize(trained, name=name, folder=folder)
+        place = None if folder is None else folder / CHECKPOINT
+        trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
+        name = str(data) if isinstance(data, str | Path) else dataset.kind
+        return finalize(trained, name=name, folder=folder)
 
 
 def train(
@@ -134,10 +131,12 @@ def train(
     on_record: Callable[[Record], None] | None,
 ) -> CrossValidation:
     """All trainings of a plan, as far as they came before somebody stopped them."""
-    if workers > 1 and folder is not None:
-        with suppress(KeyboardInterrupt):
-            train_shares(dataset, plan, model, folder, device, workers, on_progress)
-        return CrossValidation(dataset, plan, model=model, folder=folder, device=device)
+    if workers > 1:
+        with TemporaryDirectory() as spare:  # what processes learn, they hand over in a folder
+            place = Path(spare) if folder is None else folder
+            with suppress(KeyboardInterrupt):
+                train_shares(dataset, plan, model, place, device, workers, on_progress)
+            return CrossValidation(dataset, plan, model=model, folder=place, device=device)
     trained = CrossValidation(dataset, plan, model=model, folder=folder, device=device)
     with stopping() as stopped:
         for record in trained.records():
