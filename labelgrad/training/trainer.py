@@ -225,8 +225,8 @@ class Trainer:
         if config.donated_buffer:
             terms = [leaf.name for leaf in self.objective.leaves() if leaf.shares_graph]
             raise ValueError(
-                f"a compiled model gives its buffers away, and {' and '.join(terms)} needs the pass "
-                f"that other terms use: set torch._functorch.config.donated_buffer = False before "
+                f"a compiled model gives its buffers away, and {' and '.join(terms)} needs the "
+                f"pass that other terms use: set torch._functorch.config.donated_buffer = False before "
                 f"the model is compiled, or train it uncompiled."
             )
 
