@@ -2,8 +2,8 @@
 
 Pictures of 3×32×32 bytes, 4 GB of them unless told otherwise, lie in a memory-mapped file of random
 numbers. A small network is trained on them by LGA, with a folder, so that all of them are looked at
-once for the fingerprint. What counts is anonymous memory, `RssAnon`: pages of the file itself can be
-dropped at any time.
+once for the fingerprint. What counts is anonymous memory, `RssAnon`: pages of the file itself can
+be dropped at any time.
 
     python benchmarks/mapped_memory.py [--gigabytes 4] [--steps 200] [--folder /tmp]
 """
@@ -87,7 +87,7 @@ def main() -> None:
         pictures = np.load(file, mmap_mode="r")
         y = torch.arange(count) % CLASSES
         shared = {"batch_size": BATCH, "transform": to_numbers, "workers": asked.workers}
-        first = nn.Sequential(*network())
+        first = network()
         first(torch.zeros(1, *SHAPE))  # the lazy layer learns its size
         before, watch, began = anonymous(), Peak(), time.perf_counter()
         recipe = Recipe(
