@@ -1,14 +1,12 @@
 """Tensors in one safetensors file: whole or not there at all, and never any code in it.
 
-A file is written beside its final name, forced to the disk and then renamed. It carries a digest
-of all it holds, so damage is found when it is read.
+A file carries a digest of all it holds, so damage is found when it is read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from labelgrad.files import replacing
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:
@@ -28,20 +28,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, 
     >>> read_tensors(path)
     ({'w': tensor([1., 1.])}, {'step': 5})
     """
-    half = path.with_suffix(".partial")
     separate, text = unshared(tensors), json.dumps(info)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(separate, half, {"info": text, "digest": digest(separate, text)})
-        _sync(half)
-        half.replace(path)
-        _sync(path.parent)
+        with replacing(path) as half:
+            save_file(separate, half, {"info": text, "digest": digest(separate, text)})
     except SafetensorError as error:
-        half.unlink(missing_ok=True)
         raise OSError(str(error)) from error
-    except OSError:
-        half.unlink(missing_ok=True)
-        raise
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -83,11 +75,3 @@ def unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         seen.add(place)
     return separate
 
-
-def _sync(path: Path) -> None:
-    """Wait until the file or folder is on the disk and not merely on its way there."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

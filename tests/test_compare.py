@@ -11,9 +11,10 @@ import pytest
 from scipy import stats
 
 import labelgrad
-from labelgrad.fitting.compare import Trial, compare_source, ranking, trial_plans
+from labelgrad import compare
+from labelgrad.fitting.compare import Trial, ranking, trial_plans
 from labelgrad.fitting.ranking import interval, rank
-from labelgrad.inputs.arrays import array_source
+from labelgrad.inputs.kinds import read
 from tests.command import COMMAND, labelgrad_here
 from tests.command import labelgrad as command
 
@@ -138,11 +139,11 @@ def test_one_seed_says_what_it_cannot_tell():
 
 
 def test_all_methods_of_a_seed_are_judged_by_the_same_labels_and_none_is_seen():
-    source = array_source(*arrays())
+    source = read(*arrays())
     plans = trial_plans(source, methods=["supervised", "lga"], seeds=2, steps=3)
     lines = []
     for plan in plans:
-        trial = Trial(source, plan)
+        trial = Trial(source, plan, only=plan.method)
         records = list(trial)
         assert records[-1]["step"] == trial.steps == 12, "four folds, and none on all labels"
         lines += trial.history
@@ -154,28 +155,28 @@ def test_all_methods_of_a_seed_are_judged_by_the_same_labels_and_none_is_seen():
 
 
 def test_finished_trials_are_kept_and_give_the_same_ranking(tmp_path):
-    source, seen = array_source(*arrays()), []
+    source, seen = read(*arrays()), []
     options = {"methods": ["supervised", "lga"], "steps": 3}
-    first = compare_source(source, seeds=1, out=tmp_path, **options)
-    assert first == compare_source(
-        source, seeds=1, out=tmp_path, watch=lambda *told: seen.append(told), **options
+    first = compare(source, seeds=1, out=tmp_path, **options)
+    assert first == compare(
+        source, seeds=1, out=tmp_path, on_progress=lambda *told: seen.append(told), **options
     )
     assert seen == []
-    more = compare_source(
-        source, seeds=2, out=tmp_path, watch=lambda *t: seen.append(t[0]), **options
+    more = compare(
+        source, seeds=2, out=tmp_path, on_progress=lambda *t: seen.append(t[0]), **options
     )
     assert set(seen) == {"supervised, seed 1", "lga, seed 1"}
-    fresh = compare_source(source, seeds=2, **options)
+    fresh = compare(source, seeds=2, **options)
     assert [s.error for s in more.methods] == [s.error for s in fresh.methods]
     assert more.sentence == fresh.sentence
 
 
 def test_methods_are_in_the_order_asked_for_whichever_ended_first():
-    source = array_source(*arrays())
+    source = read(*arrays())
     plans = trial_plans(source, methods=["lga", "supervised"], seeds=2, steps=3)
     lines = lines_of({"supervised": np.zeros((2, 20)), "lga": np.ones((2, 20))})
     for order in (lines, lines[::-1]):
-        found = ranking(source, plans, order)
+        found = ranking(source.task, plans, order)
         assert [scored.method for scored in found.methods] == ["lga", "supervised"]
         assert found.best.method == "supervised"
 
@@ -183,23 +184,23 @@ def test_methods_are_in_the_order_asked_for_whichever_ended_first():
 def test_a_folder_is_of_one_data_set_and_one_plan(tmp_path):
     x, y = arrays()
     options = {"methods": ["supervised", "lga"], "seeds": 1, "out": tmp_path}
-    compare_source(array_source(x, y), steps=2, **options)
+    compare(read(x, y), steps=2, **options)
     with pytest.raises(ValueError, match="steps = 2, and now it is 3"):
-        compare_source(array_source(x, y), steps=3, **options)
+        compare(read(x, y), steps=3, **options)
     x[0, 0] += 1
     with pytest.raises(ValueError, match=r"holds results with data"):
-        compare_source(array_source(x, y), steps=2, **options)
+        compare(read(x, y), steps=2, **options)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"seed": 0}', "\\udcff"])
 def test_damaged_results_are_one_sentence(tmp_path, text):
     (tmp_path / "results.jsonl").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(ValueError, match="damaged or of another kind"):
-        compare_source(array_source(*arrays()), seeds=1, steps=2, out=tmp_path)
+        compare(read(*arrays()), seeds=1, steps=2, out=tmp_path)
 
 
 def test_values_can_be_compared():
-    found = compare_source(array_source(*arrays(values=True)), seeds=2, steps=3)
+    found = compare(read(*arrays(values=True)), seeds=2, steps=3)
     assert [scored.method for scored in found.methods] == ["supervised", "lga-evidence", "lga"]
     assert "%" not in found.sentence
 
@@ -212,7 +213,7 @@ def test_the_library_takes_what_fit_takes(tmp_path):
     errors = [scored.error for scored in found.methods]
     for other in (
         labelgrad.compare(x, y, **options),
-        compare_source(array_source(x, y), **options),
+        compare(read(x, y), **options),
     ):
         assert [scored.error for scored in other.methods] == errors
     with pytest.raises(ValueError, match="An array needs its labels"):
@@ -237,7 +238,7 @@ def test_the_command_prints_a_table_and_a_sentence_and_does_nothing_twice(tmp_pa
     again = command(*order, cwd=tmp_path)
     assert kept.read_bytes() == before
     assert again.stdout.splitlines()[-4:] == said.stdout.splitlines()[-4:]
-    found = compare_source(array_source(x, y), methods=["supervised", "lga"], seeds=2, steps=5)
+    found = compare(read(x, y), methods=["supervised", "lga"], seeds=2, steps=5)
     assert found.sentence in said.stdout
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import labelgrad
 from labelgrad.fitting.export import export
-from labelgrad.inputs.arrays import prepare_array
+from labelgrad.inputs.kinds import prepare
 from tests.command import labelgrad as command
 
 LOADED = {
@@ -34,7 +34,7 @@ def prepared(kind, x, result):
     """Pictures as they are, columns as the network sees them."""
     if kind == "pictures":
         return x.astype(np.float32)
-    return prepare_array(result.predictor.config.preparation, x).x.numpy()
+    return prepare(result.predictor.config.preprocessing, x).x.numpy()
 
 
 @pytest.mark.parametrize("to", LOADED)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from contextlib import chdir
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from torch import nn
 import labelgrad
 from labelgrad import files as whole_file
 from labelgrad.fitting.calibration import temperature
-from labelgrad.fitting.folds import ENOUGH, held_out_folds
+from labelgrad.fitting.cross_validation import ENOUGH, held_out_folds
 from labelgrad.fitting.verdict import judge
 from labelgrad.training.evaluation import calibration_error
 from tests.command import COMMAND, hear_ctrl_c, labelgrad_here, one_sentence
@@ -170,33 +171,33 @@ def test_a_table_gives_a_folder_and_predictions_of_it_are_those_in_labels_csv(tm
     assert inside.columns(all_classes=True) == {
         name: [row[name] for row in predicted.values()] for name in predicted["1"]
     }
-    assert [row["label"] for row in again.labels] == [row["label"] for row in labels]
+    assert [row.label for row in again.labels] == [row["label"] for row in labels]
 
 
 def test_pictures_gray_and_small(tmp_path):
     folder = album(tmp_path / "album")
     result = labelgrad.fit(folder, steps=8, out=tmp_path / "run")
     assert result.predictor.config.network == "wrn-10-1"
-    assert {row["file"].split("/")[0] for row in result.labels} == {"unlabeled"}
+    assert {row.name.split("/")[0] for row in result.labels} == {"unlabeled"}
     assert len(result.labels) == 24
     again = labelgrad.load(tmp_path / "run").predict(folder)
     assert again.columns() == result.predict(folder).columns()
     learned = result.predictor.config.method == "lga-evidence"
-    assert {row["visits"] is not None for row in result.labels} == {learned}
+    assert {row.visits is not None for row in result.labels} == {learned}
 
 
 def test_values_come_back_in_their_own_units(tmp_path):
     data = table(tmp_path / "weights.csv", values=True)
     truth = [100 + 10 * (float(row["first"]) + float(row["second"])) for row in read_csv(data)]
     result = labelgrad.fit(data, target="answer", steps=150, out=tmp_path / "run")
-    assert result.summary["task"] == "regression"
+    assert result.summary.task == "regression"
     wrong = np.array(result.predict(data).labels) - truth
     assert np.sqrt((wrong**2).mean()) < np.std(truth) / 2
-    held_out = result.summary["verdict"]["errors"][result.predictor.config.method][0]
+    held_out = result.summary.verdict.errors[result.predictor.config.method].value
     assert held_out < np.std(truth) / 2
     columns = labelgrad.load(tmp_path / "run").predict(data).columns()
     assert list(columns) == ["row", "prediction", "low", "high"]
-    assert isinstance(labelgrad.load(tmp_path / "run").labels[0]["label"], float)
+    assert isinstance(labelgrad.load(tmp_path / "run").labels[0].label, float)
 
 
 def test_an_npz_file_and_the_arrays_in_it_give_the_same_model(tmp_path):
@@ -231,16 +232,16 @@ def test_an_own_network_is_given_again_to_be_loaded(tmp_path):
 def test_the_baseline_starts_from_the_same_weights_and_all_labels_are_learned(tmp_path):
     data = table(tmp_path / "pets.csv")
     result = labelgrad.fit(data, target="answer", steps=40)
-    facts = result.summary
-    assert facts["verdict"]["examples"] == 24
-    assert facts["folds"] == 4
-    assert set(facts["verdict"]["errors"]) == {"supervised", "lga-evidence"}
-    lines = [line for line in facts["curves"] if line["step"] == 40]
-    assert [line["method"] for line in lines] == ["supervised", "lga-evidence"]
-    for line in lines:
-        value = facts["verdict"]["errors"][line["method"]][0]
-        assert line["error"] == pytest.approx(value), "the curve ends where the verdict is"
-    assert {"gap", "cosine"} < set(lines[1])
+    summary = result.summary
+    assert summary.verdict.examples == 24
+    assert summary.folds == 4
+    assert set(summary.verdict.errors) == {"supervised", "lga-evidence"}
+    points = [point for point in summary.curves if point.step == 40]
+    assert [point.method for point in points] == ["supervised", "lga-evidence"]
+    for point in points:
+        value = summary.verdict.errors[point.method].value
+        assert point.error == pytest.approx(value), "the curve ends where the verdict is"
+    assert [point.gap is None or point.cosine is None for point in points] == [True, False]
 
 
 def test_without_unlabeled_rows_the_supervised_model_is_the_only_one(tmp_path):
@@ -260,16 +261,18 @@ def test_the_notebook_table_cannot_be_injected():
     x = np.random.default_rng(0).normal(size=(30, 2))
     y = np.array(["<b>a", "c"] * 8 + [""] * 14)
     result = labelgrad.fit(x, y, steps=5)
-    result.summary["verdict"]["sentence"] = "<script>"
+    verdict = replace(result.summary.verdict, kept="<script>")
+    result = replace(result, summary=replace(result.summary, verdict=verdict))
+    assert "<script>" in result.verdict
     assert "<script>" not in result._repr_html_()
-    assert {row["label"] for row in result.labels} <= {"<b>a", "c"}
+    assert {row.label for row in result.labels} <= {"<b>a", "c"}
 
 
 def test_a_time_budget_finds_the_steps(tmp_path):
     data = table(tmp_path / "pets.csv")
     began = time.monotonic()
     result = labelgrad.fit(data, target="answer", time_budget=0.05)
-    assert result.summary["plan"]["steps"] > 1
+    assert result.summary.plan.steps > 1
     assert time.monotonic() - began < 30
 
 
@@ -325,7 +328,7 @@ def test_killed_or_stopped_it_goes_on_to_the_same_bytes(tmp_path, undisturbed, h
         assert process.returncode == 130
         assert b"Stopped at step" in said
         stopped = labelgrad.load(tmp_path / "run")
-        assert 0 < stopped.summary["step"] < 75
+        assert 0 < stopped.summary.step < 75
         assert len(stopped.predict(tmp_path / "pets.csv")) == 80
     else:
         assert process.returncode == -signal.SIGKILL

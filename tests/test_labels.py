@@ -2,12 +2,12 @@
 
 import csv
 import hashlib
-import json
 import re
 import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,18 +17,20 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import labelgrad
-from labelgrad.fitting.afresh import BEFORE, HALF, take_up
 from labelgrad.fitting.corrections import (
+    BEFORE,
     FILE,
+    HALF,
     Known,
     corrected,
     read_corrections,
+    restart_if_corrected,
     take_corrections,
 )
-from labelgrad.fitting.look import look_first, sure_labels
-from labelgrad.fitting.neighbours import NEIGHBOURS, nearest
+from labelgrad.fitting.labels import NEIGHBOURS, nearest
 from labelgrad.fitting.plan import load_plan
-from labelgrad.inputs.read import read
+from labelgrad.fitting.review import review_queue, sure_labels
+from labelgrad.inputs.kinds import read
 from tests.command import COMMAND, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
 from tests.test_cli import gone
@@ -97,58 +99,61 @@ def test_neighbours_are_those_of_a_plain_sort_without_oneself():
 def test_what_the_neighbours_say_is_what_a_loop_over_the_file_finds(finished):
     result = labelgrad.load(finished / "pets")
     x = read(finished / "pets.csv", target="answer").x.numpy()
-    labels = [row["given"] for row in result.examples]
+    labels = [example.given for example in result.examples]
     for row in result.labels:
-        labels[int(row["row"]) - 1] = row["label"]
-    for place, row in enumerate(result.examples):
-        if row["given"] is not None:
-            assert row["apart"] is None
+        labels[int(row.name) - 1] = row.label
+    for place, example in enumerate(result.examples):
+        if example.given is not None:
+            assert example.apart is None
             continue
         away = ((x - x[place]) ** 2).sum(1)
         around = [labels[other] for other in away.argsort()[1 : NEIGHBOURS + 1]]
         different = sum(label != labels[place] for label in around) / NEIGHBOURS
-        assert row["apart"] == pytest.approx(different)
-        assert around.count(row["neighbours"]) >= NEIGHBOURS / 2
+        assert example.apart == pytest.approx(different)
+        assert around.count(example.neighbours) >= NEIGHBOURS / 2
 
 
 def test_sure_labels_are_agreed_on_and_as_sure_as_asked(finished):
     result = labelgrad.load(finished / "pets")
-    rows = {row["row"]: row for row in result.labels}
-    limit = sorted(r["prediction_probability"] for r in result.labels)[len(rows) // 2]
+    limit = sorted(r.prediction_probability for r in result.labels)[len(result.labels) // 2]
     sure = sure_labels(result, limit)
     wanted = [
-        name
-        for name, row in rows.items()
-        if row["label"] == row["prediction"]
-        and row["label_probability"] >= limit
-        and row["prediction_probability"] >= limit
+        row.name
+        for row in result.labels
+        if row.label == row.prediction
+        and row.label_probability >= limit
+        and row.prediction_probability >= limit
     ]
-    assert [row["row"] for row in sure] == wanted
-    assert [row["row"] for row in sure_labels(result, 0)] == [n for n in rows if rows[n]["agree"]]
+    assert [row.name for row in sure] == wanted
+    agreed = [row.name for row in result.labels if row.agree]
+    assert [row.name for row in sure_labels(result, 0)] == agreed
 
 
 def test_the_most_doubtful_come_first_and_each_says_why(finished):
     result = labelgrad.load(finished / "pets")
-    for number, row in enumerate(result.labels):
-        row["agree"] = number not in (3, 5)
-    beside = {row["row"]: row for row in result.examples}
-    for number, row in enumerate(result.labels):
-        beside[row["row"]] |= {"apart": 0.7 if number in (5, 8) else 0.2, "margin": 0.5}
-    beside[result.labels[11]["row"]]["margin"] = 0.01
-    found = look_first(result, 4)
-    order = [
-        result.labels.index(next(r for r in result.labels if r["row"] == f.name)) for f in found
+    names = [row.name for row in result.labels]
+    labels = [replace(row, agree=n not in (3, 5)) for n, row in enumerate(result.labels)]
+    examples = [
+        replace(
+            example,
+            apart=0.7 if names.index(example.name) in (5, 8) else 0.2,
+            margin=0.01 if names.index(example.name) == 11 else 0.5,
+        )
+        for example in result.examples
+        if example.name in names
     ]
-    assert order == [5, 3, 8, 11]
+    result = replace(result, labels=labels, examples=examples)
+    found = review_queue(result, 4)
+    assert [names.index(item.name) for item in found] == [5, 3, 8, 11]
     reasons = ["model and 70% of neighbours differ", "model differs"]
     assert [f.reason for f in found] == [*reasons, "70% of neighbours differ", "small margin"]
-    assert [f.name for f in look_first(result, 3, leave_out={found[0].name})] == [
+    assert [f.name for f in review_queue(result, 3, leave_out={found[0].name})] == [
         f.name for f in found[1:]
     ]
 
 
 def test_values_are_looked_at_by_how_far_they_are(finished):
-    found = look_first(labelgrad.load(finished / "weights"), 50)
+    found = review_queue(labelgrad.load(finished / "weights"), 50)
     assert len(found) == 36
     assert all(isinstance(look.neighbours, float) for look in found)
     quiet = [look for look in found if "agree" in look.reason]
@@ -175,7 +180,7 @@ def test_the_command_writes_both_files_and_the_filled_in_one_comes_back(place):
     lines[2] = lines[2].replace(f"{look[1]['row']},,", f"{look[1]['row']},dog,", 1)
     (place / "look.csv").write_text("\n".join(lines))
     assert take_corrections(labelgrad.load(place / "pets"), place / "look.csv") == (1, 1)
-    again = look_first(labelgrad.load(place / "pets"), 3, leave_out={look[1]["row"]})
+    again = review_queue(labelgrad.load(place / "pets"), 3, leave_out={look[1]["row"]})
     said = command("labels", "pets", "--look", 3, "--look-out", "next.csv", cwd=place)
     assert [row["row"] for row in read_csv(place / "next.csv")] == [look.name for look in again]
 
@@ -185,7 +190,7 @@ def test_the_command_writes_both_files_and_the_filled_in_one_comes_back(place):
 
 def test_corrections_are_merged_and_the_newest_counts(place):
     result = labelgrad.load(place / "pets")
-    had = {row["row"]: row["given"] for row in result.examples}
+    had = {example.name: example.given for example in result.examples}
     other = "cat" if had["1"] == "dog" else "dog"
     first = write_csv(place / "a.csv", f"row,label\n30,dog\n31,cat\n2,{had['2']}\n1,{other}\n")
     assert take_corrections(result, first) == (3, 3), "row 2 has that label already"
@@ -216,11 +221,11 @@ def test_pictures_go_the_same_way(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 255, (8, 8)).astype("uint8")).save(path)
     result = labelgrad.fit(tmp_path / "album", steps=2, out=tmp_path / "run")
-    assert {look.name for look in look_first(result)} == {f"unlabeled/{i}.png" for i in range(4)}
+    assert {item.name for item in review_queue(result)} == {f"unlabeled/{i}.png" for i in range(4)}
     more = write_csv(tmp_path / "more.csv", "file,label\n./unlabeled/1.png,a\n")
     assert take_corrections(result, more) == (1, 1)
     again = labelgrad.fit(tmp_path / "album", out=tmp_path / "run", resume=True)
-    assert again.summary["counts"]["classes"] == {"a": 5, "b": 4}
+    assert again.summary.counts.classes == {"a": 5, "b": 4}
 
 
 def test_a_correction_goes_round_and_nothing_outside_the_run_is_touched(place):
@@ -236,14 +241,12 @@ def test_a_correction_goes_round_and_nothing_outside_the_run_is_touched(place):
     assert said.returncode == 0, said.stderr
     assert "26 labeled, 34 unlabeled" in said.stdout
     after = labelgrad.load(place / "pets")
-    assert {row["row"] for row in before.labels} - {row["row"] for row in after.labels} == {
-        "30",
-        "31",
-    }
-    has = {row["row"]: row["given"] for row in after.examples}
+    names = [{row.name for row in result.labels} for result in (before, after)]
+    assert names[0] - names[1] == {"30", "31"}
+    has = {example.name: example.given for example in after.examples}
     assert [has[name] for name in ("30", "31", "1", "2")] == ["dog", "cat", "dog", "dog"]
-    assert after.summary["counts"]["labeled"] == 26
-    assert after.summary["plan"] == before.summary["plan"]
+    assert after.summary.counts.labeled == 26
+    assert after.summary.plan == before.summary.plan
     kept = labelgrad.load(place / "pets" / BEFORE)
     assert kept.labels == before.labels
     assert {k: v for k, v in contents(place).items() if not k.startswith("pets/")} == outside
@@ -287,14 +290,14 @@ def test_setting_aside_can_be_cut_off_anywhere_and_is_repeated(place, monkeypatc
     monkeypatch.setattr(type(run), "replace", failing)
     cut_off = False
     try:
-        take_up(run, load_plan(run, source), source)
+        restart_if_corrected(run, load_plan(run, source), source)
     except KeyboardInterrupt:
         cut_off = True
     monkeypatch.undo()
     if moves < 3:
         assert cut_off
         assert moves == 0 or not (run / "config.json").exists(), "the old model is not in use"
-    take_up(run, load_plan(run, source), source)
+    restart_if_corrected(run, load_plan(run, source), source)
     after = contents(run)
     for name in RESULT:
         assert after[f"{BEFORE}/{name}"] == before[name]
@@ -310,8 +313,8 @@ def test_a_second_round_replaces_the_result_before(place):
         last = labelgrad.load(place / "pets")
         take_corrections(last, place / "more.csv")
         again = labelgrad.fit(place / "pets.csv", target="answer", out=place / "pets", resume=True)
-    assert again.summary["counts"]["labeled"] == 26
-    assert labelgrad.load(place / "pets" / BEFORE).summary["counts"]["labeled"] == 25
+    assert again.summary.counts.labeled == 26
+    assert labelgrad.load(place / "pets" / BEFORE).summary.counts.labeled == 25
     assert not (place / "pets" / BEFORE / BEFORE).exists()
 
 
@@ -322,7 +325,7 @@ def test_when_everything_is_labeled_the_supervised_model_is_left(place):
     again = labelgrad.fit(place / "pets.csv", target="answer", out=place / "pets", resume=True)
     assert again.labels == []
     assert "supervised model alone" in again.verdict
-    assert look_first(again) == []
+    assert review_queue(again) == []
 
 
 @pytest.mark.slow
@@ -350,7 +353,7 @@ def test_killed_during_the_second_fit_it_goes_on_to_the_same_bytes(tmp_path, mon
     assert gone(process.pid)
     assert "no finished run" in labelgrad_here("labels", "run").stderr
     again = labelgrad.fit(**order, out=tmp_path / "run", resume=True)
-    assert again.summary["counts"]["labeled"] == 26
+    assert again.summary.counts.labeled == 26
     one, other = contents(tmp_path / "run"), contents(tmp_path / "undisturbed")
     for name in (*RESULT, f"{BEFORE}/labels.csv", f"{BEFORE}/model.safetensors"):
         assert one[name] == other[name], name
@@ -436,15 +439,12 @@ def test_corrections_that_leave_one_class_or_do_not_fit_the_data_are_refused(pla
     assert contents(place / "pets") == before
 
 
-def test_a_run_of_an_older_version_says_how_to_go_on(place):
+def test_a_file_that_is_missing_is_said_and_comes_back_with_the_next_fit(place):
     (place / "pets" / "examples.csv").unlink()
-    with pytest.raises(ValueError, match="fit --resume"):
-        look_first(labelgrad.load(place / "pets"))
-    plan = json.loads((place / "pets" / "plan.json").read_text())
-    del plan["corrections"]
-    (place / "pets" / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(ValueError, match=r"damaged .*fit again"):
+        labelgrad.load(place / "pets")
     again = labelgrad.fit(place / "pets.csv", target="answer", out=place / "pets", resume=True)
-    assert look_first(again)
+    assert review_queue(again)
     assert not (place / "pets" / BEFORE).exists()
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,51 +11,35 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from labelgrad.cli.fit import found_lines
+from labelgrad.cli.progress import now_and_then, progress
 from labelgrad.cli.say import say
-from labelgrad.cli.trials import add_missing
-from labelgrad.fitting.compare import (
-    Trial,
-    missing,
-    ranking,
-    trial_name,
-    trial_plans,
-    trial_results,
-)
-from labelgrad.fitting.fit import check_device
+from labelgrad.fitting.compare import compare
 from labelgrad.fitting.ranking import Ranking, Scored
-from labelgrad.inputs.read import read
+from labelgrad.inputs.base import Dataset
+from labelgrad.training.results import RESULTS
 
 
-def run_compare(
-    data: Path,
-    *,
-    methods: Sequence[str],
-    seeds: int,
-    out: Path,
-    reading: dict[str, Any],
-    training: dict[str, Any],
-    device: str,
-    workers: int,
-    command: str,
-) -> None:
-    """Read, train what is not in the folder yet, and print the ranking."""
+def run_compare(data: Path, *, out: Path, **options: Any) -> None:
+    """Train what is not in the folder yet, and print the ranking."""
     console = Console()
-    check_device(device)
-    source = read(data, **reading)
-    plans = trial_plans(source, methods=methods or None, seeds=seeds, **training)
-    results = trial_results(out, source, plans)
-    for line in found_lines(data, source):
-        say(console, line)
-    # As NumPy arrays the examples are copied: PyTorch's shared memory is often too small for them.
-    arrays: Any = replace(source, x=source.x.numpy(), y=source.y.numpy())  # type: ignore[arg-type]
-    jobs = {
-        trial_name(plan): {"source": arrays, "plan": plan, "device": device}
-        for plan in missing(plans, results.lines)
-    }
-    add_missing(Trial, jobs, results, workers=workers, command=command)
-    found = ranking(source, plans, results.lines)
+    bars = progress(console)
+    with ExitStack() as showing:
+
+        def on_data(dataset: Dataset) -> None:
+            for line in found_lines(data, dataset):
+                say(console, line)
+            showing.enter_context(bars)
+
+        found = compare(
+            data,
+            out=out,
+            on_data=on_data,
+            on_progress=now_and_then(bars.update),
+            on_trial=bars.count,
+            **options,
+        )
     console.print(_table(found))
-    for line in (found.sentence, found.limits, f"All trials: {results.path}"):
+    for line in (found.sentence, found.limits, f"All trials: {out / RESULTS}"):
         say(console, line)
 
 

@@ -9,10 +9,16 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from labelgrad.cli.say import say
-from labelgrad.fitting.afresh import BEFORE
-from labelgrad.fitting.corrections import FILE, Known, read_corrections, take_corrections
-from labelgrad.fitting.look import Look, look_first, save_look, save_sure, shown, sure_labels
+from labelgrad.fitting.corrections import BEFORE, FILE, Known, read_corrections, take_corrections
+from labelgrad.fitting.labels import shown
 from labelgrad.fitting.result import Result, load
+from labelgrad.fitting.review import (
+    ReviewItem,
+    review_queue,
+    save_review_queue,
+    save_sure_labels,
+    sure_labels,
+)
 
 USUAL = 20  # to look at
 
@@ -34,15 +40,15 @@ def run_labels(
     if out is not None or (corrections is None and result.predictor.config.classes):
         sure = sure_labels(result, above)
         if out is not None:
-            save_sure(sure, key, out)
+            save_sure_labels(sure, key, out)
         count = f"{len(sure)} of {len(result.labels)} imputed labels are {above:g} sure or more"
         say(console, f"{count}: {out}" if out else f"{count}; --out writes them.")
     most = look if look is not None else USUAL if corrections is None or look_out else 0
-    looks = look_first(result, most, leave_out=_seen(run, result))
-    if looks:
-        console.print(_table(looks, key))
+    queue = review_queue(result, most, leave_out=_seen(run, result))
+    if queue:
+        console.print(_table(queue, key))
     if look_out is not None:
-        save_look(looks, key, look_out)
+        save_review_queue(queue, key, look_out)
         say(console, f"To fill in its column label, and hand back with --corrections: {look_out}")
 
 
@@ -59,16 +65,16 @@ def _taken(run: Path, result: Result, corrections: Path) -> str:
 def _seen(run: Path, result: Result) -> set[str]:
     """What a person has looked at already."""
     key, classes = result.predictor.config.key, result.predictor.config.classes
-    names = {row[key] for row in result.examples}
+    names = {example.name for example in result.examples}
     return set(read_corrections(run / FILE, Known(key, names, classes)))
 
 
-def _table(looks: list[Look], key: str) -> Table:
+def _table(queue: list[ReviewItem], key: str) -> Table:
     title = "Worth a look, the most doubtful first"
     right = Column("margin", justify="right")
     table = Table(key, "label", "model", "neighbours", right, "why", title=title)
-    for look in looks:
-        margin = "" if look.margin is None else f"{look.margin:.3f}"
-        cells = map(shown, (look.label, look.prediction, look.neighbours))
-        table.add_row(*map(Text, (look.name, *cells, margin, look.reason)))
+    for item in queue:
+        margin = "" if item.margin is None else f"{item.margin:.3f}"
+        cells = map(shown, (item.label, item.prediction, item.neighbours))
+        table.add_row(*map(Text, (item.name, *cells, margin, item.reason)))
     return table

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from labelgrad.cli.say import say
 from labelgrad.fitting.result import load
-from labelgrad.inputs.dataset import join_few
+from labelgrad.inputs.base import join_few
 
 
 def run_predict(run: Path, data: Path, *, out: Path, all_classes: bool, strict: bool) -> None:

@@ -18,14 +18,28 @@ from rich.progress import (
 )
 from rich.progress import Progress as RichProgress
 
-from labelgrad.training.parallel import Progress
+from labelgrad.training.parallel import PAUSE, Progress
 
+Update = Callable[[str, int, int, float], None]  # a name, steps done and in all, the loss
 FEW = 12  # pieces of work that can each have a line of their own
 
 
 def progress(console: Console, *, every: float = 10.0) -> Progress:
     """Bars where the console is a terminal, else a line every so many seconds."""
     return Bars(console) if console.is_terminal else Lines(console, every)
+
+
+def now_and_then(update: Update) -> Update:
+    """Pass on what is told of a name ten times a second, and its end: a step may take no longer."""
+    last: dict[str, float] = {}
+
+    def heard(name: str, done: int, total: int, loss: float) -> None:
+        now = time.monotonic()
+        if done >= total or now - last.get(name, 0.0) > PAUSE:
+            last[name] = now
+            update(name, done, total, loss)
+
+    return heard
 
 
 @contextmanager

@@ -1,23 +1,36 @@
-"""Labels that a person gives after a look: checked, kept in the run folder, put into the data."""
+"""Labels that a person gives after a look: checked, kept in the run folder, put into the data.
+
+A run that has new ones begins anew, its last result set aside. Networks that go on from the old
+weights would have seen the labels that now judge them, so all trainings begin at their first step.
+The folder is never a mixture: the old model leaves it first, and until the new plan is written
+every step can be repeated.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from labelgrad.files import write_whole
-from labelgrad.fitting.files import csv_bytes
-from labelgrad.fitting.result import Result, every_example
+from labelgrad.files import csv_bytes, write_whole
+from labelgrad.fitting.plan import FILE as PLAN
+from labelgrad.fitting.plan import Plan, begun_with, save_plan, usable_method
+from labelgrad.fitting.predictor import CONFIG
+from labelgrad.fitting.result import Result
+from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.inputs.cells import csv_rows, number
-from labelgrad.inputs.dataset import Dataset, join_few
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.nearest import did_you_mean
 
 FILE = "corrections.csv"
+CHECKPOINT = "checkpoint"  # where the trainings of a run keep their state
+BEFORE = "before-corrections"
+HALF = f".{BEFORE}.partial"
 Corrections = dict[str, str]  # the label of each name
 
 
@@ -46,7 +59,7 @@ def take_corrections(result: Result, path: str | Path) -> Taken:
     if result.folder is None:
         raise ValueError("Corrections need a run folder to be kept in; fit with `out`.")
     key, classes = result.predictor.config.key, result.predictor.config.classes
-    given = {row[key]: row["given"] for row in every_example(result)}
+    given = {example.name: example.given for example in result.examples}
     known = Known(key, given.keys(), classes)
     kept = read_corrections(result.folder / FILE, known)
     found = read_corrections(Path(path), known, must_be=True)
@@ -70,25 +83,30 @@ def read_corrections(path: Path, known: Known, *, must_be: bool = False) -> Corr
                 f"{path.name} gives {name!r} two labels: {found[name]!r}, and {label!r} on line "
                 f"{line}."
             )
-    _check_names(path, found, known)
-    _check_labels(path, found, known)
+    strange = [name for name in found if name not in known.names]
+    if strange:
+        raise ValueError(
+            f"{path.name} names {len(strange)} examples that are not in the data: "
+            f"{join_few(strange)}."
+        )
+    _check_labels(path, list(found.values()), known.classes)
     return found
 
 
-def corrected(source: Dataset, folder: Path | None) -> Dataset:
+def corrected(dataset: Dataset, folder: Path | None) -> Dataset:
     """The data with the corrections of a run folder put in, or as they are if it has none."""
-    found = {} if folder is None else folder_corrections(source, folder)
+    found = {} if folder is None else folder_corrections(dataset, folder)
     if not found:
-        return source
-    y, place = source.y.clone(), {name: row for row, name in enumerate(source.names)}
+        return dataset
+    y, place = dataset.y.clone(), {name: row for row, name in enumerate(dataset.names)}
     for name, label in found.items():
-        y[place[name]] = source.classes.index(label) if source.classes else float(label)
-    replaced = sum(bool(source.labeled[place[name]]) for name in found)
+        y[place[name]] = dataset.classes.index(label) if dataset.classes else float(label)
+    replaced = sum(bool(dataset.labeled[place[name]]) for name in found)
     note = (
         f"{len(found)} labels are those of {FILE} in the run folder, {replaced} of them in place "
         f"of labels in the data; what is said of few or uneven labels is without them."
     )
-    changed = replace(source, y=y, notes=[*source.notes, note])
+    changed = replace(dataset, y=y, notes=[*dataset.notes, note])
     if len(y[changed.labeled].unique()) < 2:
         raise ValueError(
             f"With the corrections in {FILE} every label is the same, and there is nothing to "
@@ -97,18 +115,48 @@ def corrected(source: Dataset, folder: Path | None) -> Dataset:
     return changed
 
 
-def folder_corrections(source: Dataset, folder: Path) -> Corrections:
+def folder_corrections(dataset: Dataset, folder: Path) -> Corrections:
     """The corrections that are kept in a run folder, checked against the data."""
-    key = "file" if source.kind == "pictures" else "row"
-    return read_corrections(folder / FILE, Known(key, set(source.names), source.classes))
+    known = Known(kind_named(dataset.kind).key, set(dataset.names), dataset.classes)
+    return read_corrections(folder / FILE, known)
 
 
-def mark(corrections: Corrections) -> str | None:
+def fingerprint(corrections: Corrections) -> str | None:
     """A short text that tells one set of corrections from another."""
     if not corrections:
         return None
     content = json.dumps(sorted(corrections.items())).encode()
     return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def restart_if_corrected(folder: Path, plan: Plan, dataset: Dataset) -> Plan:
+    """The plan to go on with, of a new beginning if there are corrections it does not know.
+
+    The dataset is as it was read, without corrections.
+    """
+    now = fingerprint(folder_corrections(dataset, folder))
+    if begun_with(folder) != now:
+        plan = replace(plan, method=usable_method(corrected(dataset, folder), plan.method))
+        _set_aside(folder)
+        save_plan(folder, plan, dataset, corrections=now)
+    if (folder / HALF).exists():
+        shutil.rmtree(folder / BEFORE, ignore_errors=True)
+        (folder / HALF).replace(folder / BEFORE)
+    return plan
+
+
+def _set_aside(folder: Path) -> None:
+    """Move the old result away, the config first: without it there is no finished run."""
+    aside = folder / HALF
+    aside.mkdir(exist_ok=True)
+    stay = {PLAN, FILE, CHECKPOINT, BEFORE, HALF}
+    found = sorted(folder.iterdir(), key=lambda path: (path.name != CONFIG, path.name))
+    for path in found:
+        if path.name not in stay:
+            path.replace(aside / path.name)
+    write_whole(aside / PLAN, (folder / PLAN).read_bytes())
+    if (folder / CHECKPOINT).exists():
+        shutil.rmtree(folder / CHECKPOINT)
 
 
 def _listed(path: Path, key: str) -> list[tuple[int, str, str]]:
@@ -125,33 +173,24 @@ def _listed(path: Path, key: str) -> list[tuple[int, str, str]]:
     return [(line, as_named(cell), text) for line, cell, text in cells if text]
 
 
-def _check_names(path: Path, found: Corrections, known: Known) -> None:
-    strange = [name for name in found if name not in known.names]
-    if strange:
-        raise ValueError(
-            f"{path.name} names {len(strange)} examples that are not in the data: {join_few(strange)}."
-        )
-
-
-def _check_labels(path: Path, found: Corrections, known: Known) -> None:
-    if not known.classes:
-        wrong = [label for label in found.values() if not _is_finite(label)]
+def _check_labels(path: Path, labels: Sequence[str], classes: Sequence[str]) -> None:
+    if not classes:
+        wrong = [label for label in labels if not _is_finite(label)]
         if wrong:
             raise ValueError(
                 f"{path.name} must have finite numbers as labels, got {join_few(wrong)}."
             )
         return
-    strange = sorted({label for label in found.values() if label not in known.classes})
+    strange = sorted({label for label in labels if label not in classes})
     if strange:
-        raise ValueError(
-            f"{path.name} has {len(strange)} labels that are no class of the run: {join_few(strange)}; "
-            f"{_nearest(strange[0], known.classes)}"
+        others = (
+            f"the classes are {join_few(classes)}, and a new one needs labels in the data and a "
+            f"new run."
         )
-
-
-def _nearest(label: str, classes: Sequence[str]) -> str:
-    others = f"the classes are {join_few(classes)}, and a new one needs labels in the data and a new run."
-    return did_you_mean(label, classes, others)
+        raise ValueError(
+            f"{path.name} has {len(strange)} labels that are no class of the run: "
+            f"{join_few(strange)}; {did_you_mean(strange[0], classes, others)}"
+        )
 
 
 def _is_finite(cell: str) -> bool:

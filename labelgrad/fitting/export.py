@@ -28,10 +28,7 @@ class Complete(nn.Module):
         self.model, self.config = predictor.model, predictor.config
 
     def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.model(x.float() * self.config.factor + self.config.shift)
-        if self.config.classes:
-            return (outputs / self.config.temperature).softmax(-1)
-        return outputs[:, 0] * self.config.spread + self.config.mean
+        return self.config.meaning(self.model(self.config.transform(x)))
 
 
 def export(predictor: Predictor, path: str | Path, to: str) -> float:

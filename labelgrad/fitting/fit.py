@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
-from labelgrad.fitting.afresh import CHECKPOINT, take_up
-from labelgrad.fitting.conclusion import conclude
-from labelgrad.fitting.contest import Contest, Watch
-from labelgrad.fitting.corrections import corrected
-from labelgrad.fitting.interruption import stopping
-from labelgrad.fitting.pace import affordable_steps
+from labelgrad.fitting.calibration import calibrate
+from labelgrad.fitting.corrections import CHECKPOINT, corrected, restart_if_corrected
+from labelgrad.fitting.cross_validation import CrossValidation, OnProgress, Record, train_shares
+from labelgrad.fitting.labels import Imputed, examples_with_neighbours, imputed_labels
 from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_plan
-from labelgrad.fitting.result import Result
-from labelgrad.inputs.dataset import Dataset
-from labelgrad.inputs.read import read_given
+from labelgrad.fitting.predictor import Config, Predictor
+from labelgrad.fitting.report import report_data
+from labelgrad.fitting.result import Counts, Result, Summary
+from labelgrad.fitting.verdict import judge
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import read
+from labelgrad.report.page import render
+
+WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
+FOR_STEPS = 0.85  # of a time budget; the rest is for evaluation and files
+TOGETHER = 0.85  # of their number is how much faster several processes are
 
 
 def fit(
-    data: str | Path | ArrayLike,
+    data: str | Path | ArrayLike | Dataset,
     y: ArrayLike | None = None,
     *,
     labels: str | Path | None = None,
@@ -31,32 +45,6 @@ def fit(
     task: str | None = None,
     size: int | None = None,
     strict: bool = False,
-    **options: Any,
-) -> Result:
-    """Train on data with few labels, beside a supervised baseline, and keep the better model.
-
-    `data` is a folder of pictures, a table, an .npz file (see `labelgrad.inputs.read.read`) or
-    an array, then with `y`: -1 or NaN where there is no label. `options` are those of `fit_source`.
-
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(60, 4))
-    >>> y = np.where(np.arange(60) < 20, x[:, 0] > 0, -1)
-    >>> result = fit(x, y, steps=20)
-    >>> len(result.labels), result.summary["counts"]["classes"]
-    (40, {'0': 12, '1': 8})
-    >>> len(result.predict(x[:3]))
-    3
-    """
-    reading = {"labels": labels, "target": target, "size": size, "strict": strict}
-    source = read_given(data, y, task=task, **reading)
-    name = str(data) if isinstance(data, str | Path) else "arrays"
-    return fit_source(source, name=name, **options)
-
-
-def fit_source(
-    source: Dataset,
-    *,
     method: str | None = None,
     model: str | nn.Module | None = None,
     steps: int | None = None,
@@ -64,83 +52,200 @@ def fit_source(
     seed: int | None = None,
     mirror: bool | None = None,
     device: str = "cpu",
+    workers: int = 1,
     out: str | Path | None = None,
     resume: bool = False,
-    watch: Watch = lambda done, total, loss: None,
-    name: str = "arrays",
+    on_data: Callable[[Dataset], None] | None = None,
+    on_progress: OnProgress | None = None,
+    on_record: Callable[[Record], None] | None = None,
 ) -> Result:
-    """Train on a `Dataset`.
+    """Train on data with few labels, beside a supervised baseline, and keep the better model.
+
+    `data` is a folder of pictures, a table, an .npz file (how they are read, and what `labels`,
+    `target`, `task`, `size` and `strict` are, says `labelgrad.inputs.kinds.read`), a `Dataset`, or
+    an array, then with `y`: -1 or NaN where there is no label.
 
     `method` is a sum such as "lga+vat", `model` a name such as "wrn-10-1" or a network of your
     own, `time_budget` is in minutes and finds the `steps`. `mirror` says that pictures mean the
-    same left to right. With `out` everything is kept in a new folder, and `resume` goes on there;
-    after corrections it trains anew with them, and `before-corrections` has the result before.
-    Ctrl-C ends the training and keeps what there is; pressed twice it ends at once.
+    same left to right. The trainings go in as many processes as there are `workers`.
+
+    With `out` everything is kept in a new folder, and `resume` goes on there; after corrections it
+    trains anew with them, and `before-corrections` has the result before. Ctrl-C ends the training
+    and keeps what there is; pressed twice it ends at once.
+
+    `on_data` is given what was read, before the training; `on_progress` a name, steps done, steps
+    in all and the loss; `on_record` the record of every step, with its part and method.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(60, 4))
+    >>> y = np.where(np.arange(60) < 20, x[:, 0] > 0, -1)
+    >>> result = fit(x, y, steps=20)
+    >>> len(result.labels), result.summary.counts.classes
+    (40, {'0': 12, '1': 8})
+    >>> len(result.predict(x[:3]))
+    3
     """
     folder = None if out is None else Path(out)
     own = model if isinstance(model, nn.Module) else None
-    given, source = source, corrected(source, folder)
-    plan = begin(
-        given,
-        folder,
-        model=model,
-        time_budget=time_budget,
-        device=device,
-        resume=resume,
-        method=method,
-        steps=steps,
-        seed=seed,
-        mirror=mirror,
-    )
-    contest = Contest(source, plan, model=own, folder=checkpoints(folder), device=device)
-    with stopping() as stopped:
-        contest.advance(watch, stopped)
-    return conclude(contest, name=name, folder=folder)
-
-
-def begin(
-    source: Dataset,
-    folder: Path | None,
-    *,
-    model: str | nn.Module | None = None,
-    time_budget: float | None = None,
-    device: str = "cpu",
-    resume: bool = False,
-    workers: int = 1,
-    **asked: Any,
-) -> Plan:
-    """The plan of a new run, or of the one to go on with; it is in the folder from now on.
-
-    The source is the data as they were read, without corrections.
-    """
     check_folder(folder, resume=resume)
     check_device(device)
-    own = model if isinstance(model, nn.Module) else None
-    if folder is not None and (folder / FILE).exists():
-        plan = load_plan(folder, source, network=OWN if own is not None else model, **asked)
-        return take_up(folder, plan, source)
-    plan = make_plan(source, model=model, **asked)
-    if time_budget is not None and asked.get("steps") is None:
-        steps = affordable_steps(source, plan, own, device, time_budget, workers=workers)
-        plan = replace(plan, steps=steps)
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1, got {workers}.")
+    if on_record is not None and workers > 1:
+        raise ValueError(f"`on_record` needs the training in this process, got {workers} workers.")
+    given = (
+        data
+        if isinstance(data, Dataset)
+        else read(data, y, labels=labels, target=target, task=task, size=size, strict=strict)
+    )
+    dataset = corrected(given, folder)
+    if on_data is not None:
+        on_data(dataset)
+    with _one_thread_each(workers):
+        asked: dict[str, Any] = {"method": method, "steps": steps, "seed": seed, "mirror": mirror}
+        if folder is not None and (folder / FILE).exists():
+            plan = load_plan(folder, given, network=model if own is None else OWN, **asked)
+            plan = restart_if_corrected(folder, plan, given)
+        else:
+            plan = make_plan(given, model=model, **asked)
+            if time_budget is not None and steps is None:
+                found = affordable_steps(given, plan, own, device, time_budget, workers=workers)
+                plan = replace(plan, steps=found)
+            if folder is not None:
+                save_plan(folder, plan, given)
+        with ExitStack() as until_done:
+            place = None if folder is None else folder / CHECKPOINT
+            if place is None and workers > 1:  # what processes learn, they hand over in a folder
+                place = Path(until_done.enter_context(TemporaryDirectory()))
+            trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
+            name = str(data) if isinstance(data, str | Path) else dataset.kind
+            return finalize(trained, name=name, folder=folder)
+
+
+def train(
+    dataset: Dataset,
+    plan: Plan,
+    model: nn.Module | None,
+    folder: Path | None,
+    device: str,
+    workers: int,
+    on_progress: OnProgress | None,
+    on_record: Callable[[Record], None] | None,
+) -> CrossValidation:
+    """All trainings of a plan, as far as they came before somebody stopped them."""
+    if workers > 1 and folder is not None:
+        with suppress(KeyboardInterrupt):
+            train_shares(dataset, plan, model, folder, device, workers, on_progress)
+        return CrossValidation(dataset, plan, model=model, folder=folder, device=device)
+    trained = CrossValidation(dataset, plan, model=model, folder=folder, device=device)
+    with stopping() as stopped:
+        for record in trained.records():
+            if on_record is not None:
+                on_record(record)
+            if on_progress is not None:
+                on_progress("training", trained.done, trained.total, record["loss"])
+            if stopped():
+                break
+    return trained
+
+
+def finalize(trained: CrossValidation, *, name: str, folder: Path | None) -> Result:
+    """Judge by the held-out labels, calibrate, label what has no label, and keep it all."""
+    if trained.step == 0:
+        raise KeyboardInterrupt  # stopped before every training had begun: there is no model yet
+    dataset, plan, held_out = trained.dataset, trained.plan, trained.held_out()
+    is_value = dataset.task == "regression"
+    wrong, losses = held_out.mistakes()
+    verdict = judge(plan.method, dataset.task, wrong, losses, seed=plan.seed)
+    kept, judged = verdict.kept, verdict.examples > 0
+    calibration = None
+    if judged and not is_value:
+        calibration = calibrate(held_out.outputs[kept], held_out.y)
+    config = Config(
+        dataset.kind,
+        dataset.task,
+        dataset.classes,
+        plan.network,
+        tuple(dataset.x.shape[1:]),
+        trained.transform.factor,
+        trained.transform.shift,
+        dataset.preprocessing,
+        kept,
+        trained.step,
+        1.0 if calibration is None else calibration.temperature,
+        trained.mean,
+        trained.spread,
+        float(np.quantile(np.sqrt(wrong[kept]), 0.9)) if judged and is_value else None,
+    )
+    predictor = Predictor(trained.trainer(kept).evaluated.cpu().eval(), config)
+    outputs = predictor(dataset.x)  # all at once, as `predict` would do it
+    imputed = _imputed(trained, kept, outputs)
+    typical_error = verdict.errors[kept].value if judged else trained.spread
+    labels = imputed_labels(dataset, imputed, typical_error)
+    summary = Summary(
+        data=name,
+        kind=dataset.kind,
+        task=dataset.task,
+        counts=Counts(**dataset.summary),
+        skipped=dataset.skipped,
+        notes=dataset.notes,
+        plan=plan,
+        folds=trained.folds,
+        step=trained.step,
+        seconds=round(trained.seconds, 1),
+        stopped=trained.step < plan.steps,
+        verdict=verdict,
+        calibration=calibration,
+        curves=trained.curves(),
+    )
+    arrays = {"rows": held_out.rows.numpy(), "y": dataset.y[held_out.rows].numpy()}
+    for method, found in held_out.outputs.items():
+        arrays[method] = (trained.in_units(found) if is_value else found).numpy()
+    page = render(report_data(dataset, summary, arrays, labels, imputed))
+    examples = examples_with_neighbours(dataset, imputed, outputs, typical_error, seed=plan.seed)
+    result = Result(predictor, summary, labels, arrays, page, folder, examples)
     if folder is not None:
-        save_plan(folder, plan, source)
-    return plan
+        result.save(folder)
+    return result
 
 
-def checkpoints(folder: Path | None) -> Path | None:
-    """Where the trainings of a run keep their state."""
-    return None if folder is None else folder / CHECKPOINT
+def _imputed(trained: CrossValidation, kept: str, outputs: torch.Tensor) -> Imputed:
+    """The labels that training settled on, beside the kept model's."""
+    said, table = outputs[trained.unlabeled], trained.label_table(kept)
+    if table is None:
+        return Imputed(said, said, [None] * len(said))
+    labels = table.labels().double()
+    if trained.dataset.task == "regression":
+        labels = trained.in_units(labels[:, 0])
+    return Imputed(labels, said, table.visits().tolist())
 
 
-def check_device(device: str) -> None:
-    """Refuse a device that is not there, before anything is written."""
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError):
-        raise ValueError(
-            f"`device` must be one PyTorch has here, cpu or cuda, got {device!r}."
-        ) from None
+def affordable_steps(
+    dataset: Dataset,
+    plan: Plan,
+    model: nn.Module | None,
+    device: str,
+    minutes: float,
+    *,
+    workers: int = 1,
+) -> int:
+    """So many steps as fit into the time, judged by the first few, which are thrown away."""
+    if not minutes > 0:
+        raise ValueError(f"`time_budget` must be more than 0 minutes, got {minutes}.")
+    tried = CrossValidation(dataset, plan, model=model, device=device)
+    longest, each = min(LONGEST, 60 * minutes / 20), 0.0
+    for method in plan.methods:
+        trainer = tried.trainer(method)
+        for _ in range(WARM_UP):
+            trainer.step()
+        began, taken = time.perf_counter(), 0
+        while taken < MEASURED and (taken == 0 or time.perf_counter() - began < longest):
+            trainer.step()
+            taken += 1
+        each += (time.perf_counter() - began) / taken
+    side_by_side = 1 if workers == 1 else TOGETHER * workers
+    return max(1, int(FOR_STEPS * 60 * minutes * side_by_side / (each * (tried.folds + 1))))
 
 
 def check_folder(folder: Path | None, *, resume: bool) -> None:
@@ -157,3 +262,44 @@ def check_folder(folder: Path | None, *, resume: bool) -> None:
         raise ValueError(
             f"{folder} holds a run already; go on with it by --resume, or choose another folder."
         )
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there, before anything is written."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise ValueError(
+            f"`device` must be one PyTorch has here, cpu or cuda, got {device!r}."
+        ) from None
+
+
+@contextmanager
+def stopping() -> Iterator[Callable[[], bool]]:
+    """Make the first Ctrl-C a wish that can be asked for, and the second one the usual end."""
+    asked: list[int] = []
+
+    def ask(signum: int, frame: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(signum)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _one_thread_each(workers: int) -> Iterator[None]:
+    """Processes share the cores, and so this one does not take them all while it measures."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if workers > 1 else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

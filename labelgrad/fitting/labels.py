@@ -1,119 +1,233 @@
-"""A label for every unlabeled example: what the label table says beside what the model says."""
+"""A label for every unlabeled example, and what its neighbours say about it.
+
+The label is what the label table settled on, where the kept method has one, and else the model's.
+Neighbours are the examples most like it. Rows of a table are alike by their columns, pictures by
+what the model says of them: two pictures of one thing are seldom near each other pixel by pixel.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import astuple, dataclass, fields
 
 import torch
 from torch import Tensor
 
-from labelgrad.fitting.contest import Contest
-from labelgrad.fitting.predictor import Predictor
-from labelgrad.labels.table import LabelTable
-from labelgrad.objectives.lga import LGA
-from labelgrad.training.trainer import Trainer
+from labelgrad.files import csv_bytes
+from labelgrad.functional import mixed_seed
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import kind_named
 
-COLUMNS = (
-    "label",
-    "label_probability",
-    "prediction",
-    "prediction_probability",
-    "agree",
-    "entropy",
-    "visits",
-)
-NUMBERS = ("label_probability", "prediction_probability", "entropy", "apart", "margin")
-VALUES = ("label", "prediction", "given", "neighbours")  # numbers, too, where there are no classes
-Row = dict[str, Any]
+NEIGHBOURS = 10
+MOST = 20_000  # examples to look for them among: all labeled ones, and others at random
+Label = str | float  # a class, or a value
+
+
+@dataclass(frozen=True)
+class ImputedLabel:
+    """A row of `labels.csv`: the label of an unlabeled example beside the model's prediction.
+
+    Values have no probabilities and no entropy, and only labels that were learned have `visits`.
+    """
+
+    name: str  # the file, or the row
+    label: Label
+    label_probability: float | None
+    prediction: Label
+    prediction_probability: float | None
+    agree: bool
+    entropy: float | None
+    visits: int | None
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row of `examples.csv`: the label an example was given, or what speaks against its own.
+
+    `neighbours` is the commonest class of its neighbours and `apart` the share of them that have
+    another label; of values it is their mean, and how many typical errors it is away. `margin` is
+    between the two likeliest classes, the smaller one of the label's and the model's.
+    """
+
+    name: str
+    given: Label | None
+    neighbours: Label | None = None
+    apart: float | None = None
+    margin: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Imputed:
-    """For each unlabeled example, in their order: the label it was given, and the model's.
+    """For each unlabeled example, in their order: its label, and what the model says.
 
-    Both are probabilities (n, classes), or values (n,). The label is the table's where the kept
-    method has one, and else the model's. `everywhere` is the model's for labeled ones, too.
+    Both are probabilities (n, classes), or values (n,).
     """
 
     labels: Tensor
-    said: Tensor
+    predictions: Tensor
     visits: Sequence[int | None]
-    everywhere: Tensor
 
 
-def imputed(contest: Contest, predictor: Predictor) -> Imputed:
-    """The labels that training settled on, beside the kept model's."""
-    everywhere = predictor(contest.source.x)  # all at once, as `predict` would do it
-    said = everywhere[contest.unlabeled]
-    table = label_table(contest.of(predictor.config.method))
-    if table is None:
-        return Imputed(said, said, [None] * len(said), everywhere)
-    labels = table.labels().double()
-    if contest.source.task == "regression":
-        labels = labels[:, 0] * contest.spread + contest.mean
-    return Imputed(labels, said, table.visits().tolist(), everywhere)
-
-
-def label_rows(contest: Contest, found: Imputed, key: str, near: float) -> list[Row]:
-    """One row for each unlabeled example; values agree that are as `near` as this."""
-    source = contest.source
-    names, visits = [source.names[row] for row in contest.unlabeled.tolist()], found.visits
-    if source.task == "regression":
-        rows = _value_rows(found.labels, found.said, near)
-    else:
-        rows = _class_rows(found.labels, found.said, source.classes)
-    return [
-        {key: name, **row, "visits": count}
-        for name, row, count in zip(names, rows, visits, strict=True)
-    ]
-
-
-def label_table(trainer: Trainer) -> LabelTable | None:
-    """The labels that LGA learned, where it is one of the terms."""
-    tables = [term.table for term in trainer.objective.leaves() if isinstance(term, LGA)]
-    return tables[0] if tables else None
-
-
-def csv_cells(row: Row) -> list[Any]:
-    """A row as `labels.csv` has it."""
-    return [_cell(value) for value in row.values()]
-
-
-def rows_of(content: bytes, task: str) -> list[Row]:
-    """The rows of a `labels.csv`, or of an `examples.csv`."""
-    numbers = NUMBERS if task == "classification" else (*NUMBERS, *VALUES)
-    read: dict[str, Any] = {name: lambda cell: float(cell) if cell else None for name in numbers}
-    read["visits"] = lambda cell: int(cell) if cell else None
-    read["agree"] = lambda cell: cell == "yes"
-    lines = csv.DictReader(io.StringIO(content.decode(), newline=""))
-    return [{k: read[k](cell) if k in read else cell for k, cell in line.items()} for line in lines]
-
-
-def _class_rows(labels: Tensor, said: Tensor, classes: tuple[str, ...]) -> list[Row]:
-    label_sure, label = labels.max(-1)
-    sure, prediction = said.max(-1)
-    entropy = torch.special.entr(labels).sum(-1)
+def imputed_labels(dataset: Dataset, found: Imputed, typical_error: float) -> list[ImputedLabel]:
+    """One row for each unlabeled example; values agree that are as near as a typical error."""
+    names = [dataset.names[row] for row in (~dataset.labeled).nonzero().squeeze(1).tolist()]
+    if dataset.task == "regression":
+        values, said = found.labels, found.predictions
+        agree = ((values - said).abs() <= typical_error).tolist()
+        return [
+            ImputedLabel(name, value, None, prediction, None, same, None, count)
+            for name, value, prediction, same, count in zip(
+                names, values.tolist(), said.tolist(), agree, found.visits, strict=True
+            )
+        ]
+    label_sure, label = found.labels.max(-1)
+    sure, prediction = found.predictions.max(-1)
+    entropy = torch.special.entr(found.labels).sum(-1)
     columns = (label, label_sure, prediction, sure, label == prediction, entropy)
+    rows = zip(names, *(column.tolist() for column in columns), found.visits, strict=True)
+    classes = dataset.classes
     return [
-        dict(zip(COLUMNS, (classes[a], p, classes[b], q, same, h), strict=False))
-        for a, p, b, q, same, h in zip(*(column.tolist() for column in columns), strict=True)
+        ImputedLabel(name, classes[a], p, classes[b], q, same, h, count)
+        for name, a, p, b, q, same, h, count in rows
     ]
 
 
-def _value_rows(values: Tensor, said: Tensor, near: float) -> list[Row]:
-    agree = (values - said).abs() <= near
-    columns = (values.tolist(), said.tolist(), agree.tolist())
+def examples_with_neighbours(
+    dataset: Dataset, found: Imputed, outputs: Tensor, typical_error: float, *, seed: int
+) -> list[Example]:
+    """One row for every example; `outputs` are what the model says of all of them."""
+    unlabeled = (~dataset.labeled).nonzero().squeeze(1)
+    labels, is_value = dataset.y.clone(), dataset.task == "regression"
+    labels[unlabeled] = (found.labels if is_value else found.labels.argmax(-1)).to(labels)
+    generator = torch.Generator().manual_seed(mixed_seed(seed, 4))
+    mixed = unlabeled[torch.randperm(len(unlabeled), generator=generator)]
+    labeled = dataset.labeled.nonzero().squeeze(1)
+    others = torch.cat([labeled, mixed])[: max(MOST, len(labeled))].sort().values
+    points = kind_named(dataset.kind).near(dataset.x, outputs)
+    around = labels[nearest(points, unlabeled, others)]  # (unlabeled, neighbours)
+    said: Sequence[Label]
+    margin: Sequence[float | None]
+    if is_value:
+        said = around.mean(1).tolist()
+        apart = (labels[unlabeled] - around.mean(1)).abs() / max(typical_error, 1e-12)
+        margin = [None] * len(unlabeled)
+    else:
+        said = [dataset.classes[index] for index in around.mode(1).values.tolist()]
+        apart = (around != labels[unlabeled, None]).double().mean(1)
+        likeliest = (each.topk(2).values for each in (found.labels, found.predictions))
+        label, model = (first - second for first, second in (two.unbind(-1) for two in likeliest))
+        margin = torch.minimum(label, model).tolist()
+    given = [label if is_value else dataset.classes[int(label)] for label in labels.tolist()]
+    rows = [Example(name, label) for name, label in zip(dataset.names, given, strict=True)]
+    for row, *speaks in zip(unlabeled.tolist(), said, apart.tolist(), margin, strict=True):
+        rows[row] = Example(dataset.names[row], None, *speaks)
+    return rows
+
+
+def nearest(points: Tensor, rows: Tensor, others: Tensor) -> Tensor:
+    """For each of `rows` the few of `others` whose points are nearest, itself left out.
+
+    >>> line = torch.tensor([[0.0], [1.0], [3.0], [7.0]])
+    >>> nearest(line, torch.tensor([1, 3]), torch.arange(4))[:, 0]
+    tensor([0, 2])
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    many = min(NEIGHBOURS + 1, len(others))
+    if not len(rows):
+        return torch.zeros(0, many - 1, dtype=torch.int64)
+    search = NearestNeighbors(n_neighbors=many).fit(points[others].numpy())
+    places = search.kneighbors(points[rows].numpy(), return_distance=False)
+    found = others[torch.from_numpy(places)]
+    itself_last = (found == rows[:, None]).byte().argsort(stable=True, dim=1)
+    return found.gather(1, itself_last)[:, : many - 1]
+
+
+def shown(value: Label | None) -> str:
+    """A class, or a number that is short enough to read.
+
+    >>> shown("cat"), shown(3.14159), shown(None)
+    ('cat', '3.142', '')
+    """
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else value
+
+
+def labels_csv(rows: Sequence[ImputedLabel], key: str) -> bytes:
+    r"""The content of `labels.csv`; its first column is `file` or `row`.
+
+    >>> labels_csv([ImputedLabel("7", "cat", 0.5, "dog", 0.75, False, 0.7, None)], "row")[-27:]
+    b'7,cat,0.5,dog,0.75,no,0.7,\n'
+    """
+    return _csv(ImputedLabel, rows, key)
+
+
+def examples_csv(rows: Sequence[Example], key: str) -> bytes:
+    """The content of `examples.csv`."""
+    return _csv(Example, rows, key)
+
+
+def read_labels(content: bytes, task: str) -> list[ImputedLabel]:
+    """The rows of a `labels.csv`."""
     return [
-        dict(zip(COLUMNS, (value, None, prediction, None, same, None), strict=False))
-        for value, prediction, same in zip(*columns, strict=True)
+        ImputedLabel(
+            name,
+            _label(label, task),
+            _number(label_probability),
+            _label(prediction, task),
+            _number(prediction_probability),
+            agree == "yes",
+            _number(entropy),
+            int(visits) if visits else None,
+        )
+        for (
+            name,
+            label,
+            label_probability,
+            prediction,
+            prediction_probability,
+            agree,
+            entropy,
+            visits,
+        ) in _cells(content)
     ]
 
 
-def _cell(value: Any) -> Any:
+def read_examples(content: bytes, task: str) -> list[Example]:
+    """The rows of an `examples.csv`."""
+    return [
+        Example(
+            name,
+            _label(given, task) if given else None,
+            _label(neighbours, task) if neighbours else None,
+            _number(apart),
+            _number(margin),
+        )
+        for name, given, neighbours, apart, margin in _cells(content)
+    ]
+
+
+def _csv(row_type: type, rows: Sequence[ImputedLabel] | Sequence[Example], key: str) -> bytes:
+    columns = [key, *(field.name for field in fields(row_type)[1:])]
+    return csv_bytes(columns, ([_written(value) for value in astuple(row)] for row in rows))
+
+
+def _cells(content: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(content.decode(), newline="")))[1:]
+
+
+def _written(value: object) -> object:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return value if not isinstance(value, float) else f"{value:.7g}"
+    return f"{value:.7g}" if isinstance(value, float) else value
+
+
+def _label(cell: str, task: str) -> Label:
+    return cell if task == "classification" else float(cell)
+
+
+def _number(cell: str) -> float | None:
+    return float(cell) if cell else None

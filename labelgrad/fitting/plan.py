@@ -9,26 +9,23 @@ from typing import Any
 
 from torch import nn
 
-from labelgrad.augment.views import Noise, Pictures
-from labelgrad.files import write_whole
-from labelgrad.fitting.files import json_bytes
-from labelgrad.fitting.networks import Scale, network, usual_network
+from labelgrad.files import json_bytes, write_whole
 from labelgrad.fitting.verdict import BASELINE
-from labelgrad.inputs.dataset import Dataset
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import kind_named
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
-from labelgrad.methods import Problem, parts
+from labelgrad.methods import Problem, every_method, parts
 from labelgrad.methods import method as method_named
+from labelgrad.models.by_name import network
 from labelgrad.objective import Objective
+from labelgrad.schedules import Drop, Schedule
 from labelgrad.step import Views
 
-METHOD = {"pictures": "lga-evidence", "table": "lga-evidence"}  # where none is asked for
-STEPS = {"pictures": 1000, "table": 5000}
+METHOD = "lga-evidence"  # where none is asked for
 REGRESSION_STEPS, STEPS_A_LABEL = (300, 5000), 5  # at least and at most, and between
-LEARNING_RATE = {"pictures": 1e-3, "table": 2e-4}
-LGA_TERMS = ("lga", "lga-evidence")
-VAT_RADIUS = {"pictures": 1.0, "table": 0.3}
+DROP_AT = 0.8  # of the steps, where the learning rate of pictures falls
 BATCH = 50  # labeled, and again as many unlabeled
-FILE, VERSION = "plan.json", 1
+FILE, VERSION = "plan.json", 2
 OWN = "own"  # the name of a network that a person brings
 
 
@@ -36,7 +33,7 @@ OWN = "own"  # the name of a network that a person brings
 class Plan:
     """The method, the network, how long, and from which seed.
 
-    >>> Plan("lga", "mlp", steps=100).contenders
+    >>> Plan("lga", "mlp", steps=100).methods
     ('supervised', 'lga')
     """
 
@@ -55,13 +52,13 @@ class Plan:
             raise ValueError(f"`seed` must be at least 0, got {self.seed}.")
 
     @property
-    def contenders(self) -> tuple[str, ...]:
+    def methods(self) -> tuple[str, ...]:
         """What is trained side by side: the baseline, and the method where it is another."""
         return (BASELINE,) if self.method == BASELINE else (BASELINE, self.method)
 
 
 def make_plan(
-    source: Dataset,
+    dataset: Dataset,
     *,
     method: str | None = None,
     model: str | nn.Module | None = None,
@@ -70,28 +67,89 @@ def make_plan(
     mirror: bool | None = None,
 ) -> Plan:
     """What was asked for, and what is usual for such data in place of what was not."""
-    kind, shape = _kind(source), tuple(source.x.shape[1:])
-    name = OWN if isinstance(model, nn.Module) else model or usual_network(shape)
+    shape = tuple(dataset.x.shape[1:])
+    usual = kind_named(dataset.kind).defaults(shape)
+    name = OWN if isinstance(model, nn.Module) else model or usual.network
     if name != OWN:
-        network(name, shape, width(source))  # a name that means nothing is told at once
-    chosen = usable_method(source, method or METHOD[kind])
+        network(name, shape, outputs_for(dataset))  # a name that means nothing is told at once
     return Plan(
-        chosen,
+        usable_method(dataset, method or METHOD),
         name,
-        _usual_steps(source) if steps is None else steps,
-        LEARNING_RATE[kind],
+        usual_steps(dataset) if steps is None else steps,
+        usual.learning_rate,
         seed or 0,
         bool(mirror),
     )
 
 
-def save_plan(folder: Path, plan: Plan, source: Dataset, *, corrections: str | None = None) -> None:
-    """Keep the plan, what the data were, and the mark of their corrections, to go on with."""
-    kept = {"version": VERSION, "plan": asdict(plan), "data": source.summary}
+def usual_steps(dataset: Dataset) -> int:
+    """How long to train where nobody says."""
+    if dataset.task == "classification":
+        return kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:])).steps
+    # Values that are learned by heart are worse than values half learned: few labels, few steps.
+    few, many = REGRESSION_STEPS
+    return min(max(few, STEPS_A_LABEL * int(dataset.labeled.sum())), many)
+
+
+def usable_method(dataset: Dataset, name: str) -> str:
+    """The method of a name as the data allow it: without unlabeled examples it is supervised."""
+    terms = parts(name)
+    for_values = [term for term, method in every_method().items() if method.values]
+    if dataset.task == "regression" and terms not in ([], *([term] for term in for_values)):
+        raise ValueError(
+            f"Regression can be learned by supervised, {' and '.join(for_values)}, and {name} "
+            f"needs classes; choose one of those, or --task classification."
+        )
+    unlabeled = int((~dataset.labeled).sum())
+    return "+".join(terms) if terms and unlabeled >= 2 else BASELINE
+
+
+def outputs_for(dataset: Dataset) -> int:
+    """How many outputs a network needs: one for each class, or one for values."""
+    return len(dataset.classes) or 1
+
+
+def loss_for(dataset: Dataset) -> Loss:
+    """What is made small: cross-entropy of classes, squared distances of values."""
+    return CrossEntropy() if dataset.task == "classification" else SquaredError()
+
+
+def objective(method: str, plan: Plan, dataset: Dataset) -> Objective:
+    """The objective of a method, for classes or for values."""
+    rows = int((~dataset.labeled).sum())
+    size = rows, outputs_for(dataset), min(BATCH, rows), plan.steps
+    radius = kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:])).vat_radius
+    return method_named(method, Problem(*size, loss_for(dataset)), {"vat": {"eps": radius}})
+
+
+def views(method: str, plan: Plan, dataset: Dataset) -> Views | None:
+    """How examples are changed at random: pictures always, rows where a method compares views."""
+    kind, shape = kind_named(dataset.kind), tuple(dataset.x.shape[1:])
+    if has_columns(dataset) and not any(every_method()[term].views for term in parts(method)):
+        return None
+    return kind.views(shape, kind.transform(dataset.preprocessing, dataset.x), plan.mirror)
+
+
+def learning_rate(plan: Plan, dataset: Dataset) -> float | Schedule:
+    """The rate of every step: the same to the end for rows, less towards it for pictures."""
+    rate = plan.learning_rate
+    return rate if has_columns(dataset) else Drop(rate, at=DROP_AT * plan.steps)
+
+
+def has_columns(dataset: Dataset) -> bool:
+    """Whether its examples are rows of a table, trained on as `LGAClassifier` does."""
+    return bool(kind_named(dataset.kind).columns(dataset.preprocessing))
+
+
+def save_plan(
+    folder: Path, plan: Plan, dataset: Dataset, *, corrections: str | None = None
+) -> None:
+    """Keep the plan, what the data were, and the fingerprint of their corrections."""
+    kept = {"version": VERSION, "plan": asdict(plan), "data": dataset.summary}
     write_whole(folder / FILE, json_bytes(kept | {"corrections": corrections}))
 
 
-def load_plan(folder: Path, source: Dataset, **asked: Any) -> Plan:
+def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
     """The plan of a run that was begun; what is asked for now must be what was asked for then."""
     kept, plan = _kept(folder)
     for field in fields(Plan):
@@ -101,52 +159,20 @@ def load_plan(folder: Path, source: Dataset, **asked: Any) -> Plan:
                 f"The run in {folder} was begun with {field.name} {had}, got {wanted}; leave it "
                 f"out, or begin in another folder."
             )
-    if kept["data"] != source.summary:
+    had, has = kept["data"], dataset.summary
+    if had != has:
         raise ValueError(
-            f"The data are not those the run in {folder} was begun with: it had "
-            f"{_few(kept['data'])}, got {_few(source.summary)}; begin in another folder."
+            f"The data are not those the run in {folder} was begun with: it had {had['labeled']} "
+            f"labeled and {had['unlabeled']} unlabeled examples, got {has['labeled']} labeled and "
+            f"{has['unlabeled']} unlabeled examples; begin in another folder."
         )
     return plan
 
 
 def begun_with(folder: Path) -> str | None:
-    """The mark of the corrections that a run was begun with, if there were any."""
+    """The fingerprint of the corrections that a run was begun with, if there were any."""
     corrections: str | None = _kept(folder)[0].get("corrections")
     return corrections
-
-
-def width(source: Dataset) -> int:
-    """How many outputs a network needs."""
-    return len(source.classes) if source.task == "classification" else 1
-
-
-def views(plan: Plan, source: Dataset) -> Views:
-    """How examples may be changed at random: a small shift, or a little noise."""
-    if source.x.ndim == 2:
-        unit = Scale.of(source).factor  # of a standard deviation
-        return Noise(0.1 * unit, 0.5 * unit)
-    side = min(source.x.shape[2:])
-    pixels = 0 if side < 4 else max(1, side // 16)
-    return Pictures(mirror=plan.mirror, pixels=pixels)
-
-
-def objective(name: str, plan: Plan, source: Dataset, rows: int) -> Objective:
-    """The method of a name, for classes or for values."""
-    loss: Loss = CrossEntropy() if source.task == "classification" else SquaredError()
-    problem = Problem(rows, width(source), min(BATCH, rows), plan.steps, loss)
-    return method_named(name, problem, {"vat": {"eps": VAT_RADIUS[_kind(source)]}})
-
-
-def usable_method(source: Dataset, name: str) -> str:
-    """The method of a name as the data allow it: without unlabeled examples it is supervised."""
-    terms = parts(name)
-    if source.task == "regression" and terms not in ([], *([term] for term in LGA_TERMS)):
-        raise ValueError(
-            f"Regression can be learned by supervised, {' and '.join(LGA_TERMS)}, and {name} "
-            f"needs classes; choose one of those, or --task classification."
-        )
-    unlabeled = int((~source.labeled).sum())
-    return "+".join(terms) if terms and unlabeled >= 2 else BASELINE
 
 
 def _kept(folder: Path) -> tuple[dict[str, Any], Plan]:
@@ -159,19 +185,3 @@ def _kept(folder: Path) -> tuple[dict[str, Any], Plan]:
         raise ValueError(
             f"{folder / FILE} cannot be used ({error}); begin in another folder."
         ) from None
-
-
-def _usual_steps(source: Dataset) -> int:
-    if source.task == "classification":
-        return STEPS[_kind(source)]
-    # Values that are learned by heart are worse than values half learned: few labels, few steps.
-    few, many = REGRESSION_STEPS
-    return min(max(few, STEPS_A_LABEL * int(source.labeled.sum())), many)
-
-
-def _kind(source: Dataset) -> str:
-    return "table" if source.x.ndim == 2 else "pictures"
-
-
-def _few(summary: dict[str, Any]) -> str:
-    return f"{summary['labeled']} labeled and {summary['unlabeled']} unlabeled examples"

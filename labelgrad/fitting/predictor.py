@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,14 +15,17 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 import labelgrad
-from labelgrad.files import write_whole
-from labelgrad.fitting.files import csv_bytes, json_bytes
-from labelgrad.fitting.networks import Scale, network
+from labelgrad.files import csv_bytes, json_bytes, write_whole
 from labelgrad.fitting.plan import OWN
+from labelgrad.inputs.base import Scale
+from labelgrad.inputs.kinds import kind_named
+from labelgrad.models.by_name import network
 from labelgrad.tensor_file import unshared
+from labelgrad.training.batches import Examples
 from labelgrad.training.evaluation import predict
 
-FORMAT = 1  # of the folder; another one is refused, not guessed at
+FORMAT = 2  # of the folder; another one is refused, not guessed at
+AT_ONCE, MOST = 2**18, 1000  # numbers, which are 1 MB, and examples that are predicted at once
 CONFIG, MODEL = "config.json", "model.safetensors"
 
 
@@ -36,7 +40,7 @@ class Config:
     shape: tuple[int, ...]
     factor: float  # what the network sees is x · factor + shift
     shift: float
-    preparation: dict[str, Any]
+    preprocessing: dict[str, Any]
     method: str
     step: int
     temperature: float = 1.0
@@ -47,7 +51,18 @@ class Config:
     @property
     def key(self) -> str:
         """What an example is called by."""
-        return "file" if self.kind == "pictures" else "row"
+        return kind_named(self.kind).key
+
+    @property
+    def transform(self) -> Scale:
+        """What turns examples as they were read into what the network sees."""
+        return Scale(self.factor, self.shift)
+
+    def meaning(self, outputs: Tensor) -> Tensor:
+        """Outputs of the network (n, classes) as calibrated probabilities, or as values (n,)."""
+        if self.task == "classification":
+            return (outputs / self.temperature).softmax(-1)
+        return outputs[:, 0] * self.spread + self.mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +126,8 @@ class Predictor:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Calibrated probabilities, or values, of examples as they were read."""
-        scale = Scale(self.config.factor, self.config.shift)
-        outputs = predict(self.model, scale(x)).double()
-        if self.config.task == "classification":
-            return (outputs / self.config.temperature).softmax(-1)
-        return outputs[:, 0] * self.config.spread + self.config.mean
+        outputs = outputs_of(self.model, Examples(x, transform=self.config.transform))
+        return self.config.meaning(outputs.double())
 
     def predictions(
         self, x: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
@@ -130,6 +142,12 @@ class Predictor:
         head = {"format": FORMAT, "labelgrad": labelgrad.__version__, "model": _digest(weights)}
         write_whole(folder / MODEL, weights)
         write_whole(folder / CONFIG, json_bytes(head | asdict(self.config)))
+
+
+def outputs_of(model: nn.Module, examples: Examples) -> Tensor:
+    """The model's outputs; examples are scaled some at a time, and so never copied as a whole."""
+    many = AT_ONCE // max(1, math.prod(examples.x.shape[1:]))
+    return predict(model, examples, batch_size=max(1, min(MOST, many)))
 
 
 def load_predictor(folder: Path, model: nn.Module | None = None) -> Predictor:

@@ -16,8 +16,7 @@ from math import isclose
 import numpy as np
 from scipy import stats
 
-from labelgrad.fitting.verdict import LEVEL, Numbers
-from labelgrad.fitting.wording import shown_error
+from labelgrad.fitting.verdict import LEVEL, Numbers, shown_error
 from labelgrad.report.data import Estimate
 from labelgrad.training.results import Line
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,40 +14,110 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
-from labelgrad.files import write_whole
-from labelgrad.fitting.files import csv_bytes, json_bytes
-from labelgrad.fitting.labels import COLUMNS, Row, csv_cells, rows_of
-from labelgrad.fitting.predictor import Predictions, Predictor, load_predictor
-from labelgrad.fitting.wording import shown_error
-from labelgrad.inputs.arrays import prepare_array
-from labelgrad.inputs.read import prepare
+import labelgrad
+from labelgrad.files import json_bytes, write_whole
+from labelgrad.fitting.calibration import Calibration
+from labelgrad.fitting.cross_validation import CurvePoint
+from labelgrad.fitting.labels import (
+    Example,
+    ImputedLabel,
+    examples_csv,
+    labels_csv,
+    read_examples,
+    read_labels,
+)
+from labelgrad.fitting.plan import Plan
+from labelgrad.fitting.predictor import FORMAT, Predictions, Predictor, load_predictor
+from labelgrad.fitting.verdict import Verdict, shown_error
+from labelgrad.inputs.kinds import prepare
+from labelgrad.report.data import Estimate
 
-FACTS, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
+SUMMARY, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
 REPORT, EXAMPLES = "report.html", "examples.csv"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many examples of each kind there were, and how many labels of each class."""
+
+    labeled: int
+    unlabeled: int
+    skipped: int
+    classes: dict[str, int] = field(default_factory=dict)  # none where labels are values
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was done, and what came of it: the content of `result.json`."""
+
+    data: str  # the path, or the kind of what was handed over
+    kind: str
+    task: str
+    counts: Counts
+    skipped: Sequence[tuple[str, str]]  # name, reason
+    notes: Sequence[str]
+    plan: Plan
+    folds: int
+    step: int  # that every training reached
+    seconds: float
+    stopped: bool  # before its end
+    verdict: Verdict
+    calibration: Calibration | None
+    curves: Sequence[CurvePoint]
+    version: str = labelgrad.__version__
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        found: dict[str, Any] = {"format": FORMAT, "labelgrad": self.version} | asdict(self)
+        del found["version"]
+        if not self.counts.classes:
+            del found["counts"]["classes"]
+        errors = {k: [e.value, e.low, e.high] for k, e in self.verdict.errors.items()}
+        found["verdict"] |= {"errors": errors, "sentence": self.verdict.sentence}
+        found["curves"] = [point_to_json(point) for point in self.curves]
+        return found
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Summary:
+        """The summary that `to_json` made these values of."""
+        judged = {k: v for k, v in found["verdict"].items() if k != "sentence"}
+        judged["errors"] = {name: Estimate(*e) for name, e in judged["errors"].items()}
+        if judged["difference"] is not None:
+            judged["difference"] = Estimate(**judged["difference"])
+        own = {k: v for k, v in found.items() if k not in ("format", "labelgrad")}
+        own |= {
+            "counts": Counts(**found["counts"]),
+            "skipped": [(name, reason) for name, reason in found["skipped"]],
+            "plan": Plan(**found["plan"]),
+            "verdict": Verdict(**judged),
+            "curves": [CurvePoint(**point) for point in found["curves"]],
+        }
+        if found["calibration"] is not None:
+            own["calibration"] = Calibration(**found["calibration"])
+        return cls(version=found["labelgrad"], **own)
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
     """A model, a label for every unlabeled example, and what was found on the way.
 
-    `labels` has a dictionary for each unlabeled example, `examples` one for every example with
-    its given label, or with what its neighbours say; `summary` is what `result.json` holds.
+    `labels` has a row for each unlabeled example, `examples` one for every example with its given
+    label, or with what its neighbours say. Both go into a table as they are, such as
+    `pandas.DataFrame(result.labels)`.
     """
 
     predictor: Predictor
-    summary: dict[str, Any]
-    labels: list[Row]
-    held_out: dict[str, NDArray[Any]]
+    summary: Summary
+    labels: list[ImputedLabel]
+    held_out: dict[str, NDArray[Any]]  # rows, labels, and outputs by method
     page: str  # the report
     folder: Path | None = None
-    examples: list[Row] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)
 
     def predict(self, data: str | Path | ArrayLike, *, strict: bool = False) -> Predictions:
         """Predictions for new data of the kind the model was trained on: a path, or an array."""
-        preparation = self.predictor.config.preparation
-        if isinstance(data, str | Path):
-            return self.predictor.predictions(*prepare(preparation, data, strict=strict))
-        return self.predictor.predictions(*prepare_array(preparation, np.asarray(data)))
+        new = prepare(self.predictor.config.preprocessing, data, strict=strict)
+        return self.predictor.predictions(*new)
 
     def report(self, path: str | Path = REPORT) -> Path:
         """Write the report, one page that needs nothing else, and say where it is."""
@@ -56,22 +127,19 @@ class Result:
     @property
     def verdict(self) -> str:
         """Whether the unlabeled data helped, in one plain sentence."""
-        sentence: str = self.summary["verdict"]["sentence"]
-        return sentence
+        return self.summary.verdict.sentence
 
     def save(self, folder: str | Path) -> None:
         """Write everything into a run folder; the model comes last, so it is never without it."""
-        place = Path(folder)
-        names = [self.predictor.config.key, *COLUMNS]
-        write_whole(place / LABELS, csv_bytes(names, map(csv_cells, self.labels)))
-        columns = list(self.examples[0]) if self.examples else []
-        write_whole(place / EXAMPLES, csv_bytes(columns, map(csv_cells, self.examples)))
-        curves = "".join(json.dumps(line) + "\n" for line in self.summary["curves"])
-        write_whole(place / METRICS, curves.encode())
+        place, key = Path(folder), self.predictor.config.key
+        write_whole(place / LABELS, labels_csv(self.labels, key))
+        write_whole(place / EXAMPLES, examples_csv(self.examples, key))
+        curves = [json.dumps(point_to_json(point)) + "\n" for point in self.summary.curves]
+        write_whole(place / METRICS, "".join(curves).encode())
         packed = io.BytesIO()
         np.savez(packed, allow_pickle=False, **self.held_out)
         write_whole(place / HELD_OUT, packed.getvalue())
-        write_whole(place / FACTS, json_bytes(self.summary))
+        write_whole(place / SUMMARY, json_bytes(self.summary.to_json()))
         self.report(place / REPORT)
         self.predictor.save(place)
 
@@ -80,42 +148,34 @@ class Result:
 
     def _repr_html_(self) -> str:
         """A small table for notebooks."""
-        rows = "".join(map(self._html_row, self.summary["verdict"]["errors"].items()))
+        rows = ""
+        for name, error in self.summary.verdict.errors.items():
+            value, low, high = (
+                shown_error(number, self.summary.task)
+                for number in (error.value, error.low, error.high)
+            )
+            rows += f"<tr><td>{escape(name)}</td><td>{value}</td><td>{low} to {high}</td></tr>"
         head = "<tr><th></th><th>held-out error</th><th>95 % interval</th></tr>"
         return f"<p>{escape(self.verdict)}</p><table>{head}{rows}</table>"
-
-    def _html_row(self, error: tuple[str, list[float]]) -> str:
-        value, low, high = (shown_error(number, self.summary["task"]) for number in error[1])
-        return f"<tr><td>{escape(error[0])}</td><td>{value}</td><td>{low} to {high}</td></tr>"
 
 
 def load(folder: str | Path, model: nn.Module | None = None) -> Result:
     """The result of a run folder; a network of one's own is given as `model`, untrained."""
     place = Path(folder)
     predictor = load_predictor(place, model)
+    task = predictor.config.task
     try:
-        summary = json.loads((place / FACTS).read_bytes())
-        labels = rows_of((place / LABELS).read_bytes(), predictor.config.task)
-        examples = _examples(place / EXAMPLES, predictor.config.task)
+        summary = Summary.from_json(json.loads((place / SUMMARY).read_bytes()))
+        labels = read_labels((place / LABELS).read_bytes(), task)
+        examples = read_examples((place / EXAMPLES).read_bytes(), task)
         with np.load(place / HELD_OUT, allow_pickle=False) as arrays:
             held_out = dict(arrays)
         page = (place / REPORT).read_text(encoding="utf-8")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"The run folder {place} is damaged ({error}); fit again.") from None
     return Result(predictor, summary, labels, held_out, page, place, examples)
 
 
-def every_example(result: Result) -> list[Row]:
-    """The examples of a result; one of an older version has none."""
-    if not result.examples:
-        raise ValueError(
-            f"The run in {result.folder} has no {EXAMPLES}, which older versions did not write; "
-            f"go on with it by fit --resume."
-        )
-    return result.examples
-
-
-def _examples(path: Path, task: str) -> list[Row]:
-    """None if the run is older than the file."""
-    rows = rows_of(path.read_bytes(), task) if path.exists() else []
-    return [row | {"given": row["given"] if row["given"] != "" else None} for row in rows]
+def point_to_json(point: CurvePoint) -> dict[str, Any]:
+    """What a point has, without what it has not."""
+    return {name: value for name, value in asdict(point).items() if value is not None}

@@ -6,13 +6,44 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
 
-from labelgrad.fitting.wording import shown_error
 from labelgrad.report.data import Estimate
 
 BASELINE = "supervised"
 RESAMPLES, LEVEL = 2000, 0.95
 Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What each method says about labels that it was not trained on."""
+
+    rows: Tensor  # of the dataset
+    y: Tensor  # class indices, or values in units of their spread, as the outputs are
+    outputs: dict[str, Tensor]
+    task: str
+    spread: float = 1.0
+
+    def mistakes(self) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
+        """Of each method and example: how wrong it is, 0 or 1 or a squared distance, and its loss.
+
+        >>> import torch
+        >>> y, outputs = torch.tensor([0, 1]), {"lga": torch.tensor([[2.0, 0.0], [2.0, 0.0]])}
+        >>> wrong, _ = HeldOut(torch.arange(2), y, outputs, "classification").mistakes()
+        >>> wrong["lga"]
+        array([0., 1.])
+        """
+        wrong, losses = {}, {}
+        for name, outputs in self.outputs.items():
+            if self.task == "classification":
+                wrong[name] = (outputs.argmax(-1) != self.y).double().numpy()
+                losses[name] = F.cross_entropy(outputs.double(), self.y, reduction="none").numpy()
+            else:
+                square = (outputs[:, 0].double() - self.y.double()).square()
+                wrong[name], losses[name] = (square * self.spread**2).numpy(), (square / 2).numpy()
+        return wrong, losses
 
 
 @dataclass(frozen=True)
@@ -30,12 +61,22 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """What came of it, in one plain sentence."""
-        if self.difference is None or self.method == BASELINE:
-            return self._without_comparison()
-        here, there = self.errors[self.method].value, self.errors[BASELINE].value
-        beside = f"{self._number(here)} beside {self._number(there)}"
-        judged = f"error {beside} of the supervised baseline on {self.examples} held-out labels"
-        if here == there:
+        if self.examples == 0:
+            return (
+                f"No label could be held out, so nothing was compared; the {self.kept} model is "
+                f"kept."
+            )
+        errors = {name: shown_error(error.value, self.task) for name, error in self.errors.items()}
+        if self.difference is None:
+            return (
+                f"The supervised model alone was trained: error {errors[self.kept]} on "
+                f"{self.examples} held-out labels."
+            )
+        judged = (
+            f"error {errors[self.method]} beside {errors[BASELINE]} of the supervised baseline on "
+            f"{self.examples} held-out labels"
+        )
+        if self.errors[self.method].value == self.errors[BASELINE].value:
             return (
                 f"The unlabeled data made no difference ({judged}); the {self.kept} model is kept "
                 f"for its smaller loss."
@@ -49,20 +90,14 @@ class Verdict:
             f"model is kept."
         )
 
-    def _without_comparison(self) -> str:
-        if self.examples == 0:
-            return (
-                f"No label could be held out, so nothing was compared; the {self.kept} model is "
-                f"kept."
-            )
-        found = self._number(self.errors[self.kept].value)
-        return (
-            f"The supervised model alone was trained: error {found} on {self.examples} held-out "
-            f"labels."
-        )
 
-    def _number(self, error: float) -> str:
-        return shown_error(error, self.task)
+def shown_error(error: float, task: str) -> str:
+    """A share of mistakes in percent, or a distance in the units of the target.
+
+    >>> shown_error(0.1, "classification"), shown_error(59.8642, "regression")
+    ('10.0 %', '59.86')
+    """
+    return f"{100 * error:.1f} %" if task == "classification" else f"{error:.4g}"
 
 
 def judge(
@@ -88,25 +123,23 @@ def judge(
     count = len(wrong[method])
     if count == 0:
         return Verdict(method, task, 0, {}, {}, None, method)
-    drawn = _resampled(wrong, task, count, seed)
-    errors = {name: _of_error(mine, task, drawn[name]) for name, mine in wrong.items()}
+    generator = np.random.default_rng(seed)
+    resamples = [generator.integers(count, size=count) for _ in range(RESAMPLES)]
+    drawn = {
+        name: np.array([_error(mine[rows], task) for rows in resamples])
+        for name, mine in wrong.items()
+    }
+    errors = {name: _interval(_error(mine, task), drawn[name]) for name, mine in wrong.items()}
+    if task == "classification":
+        errors = {name: _wilson(mine) for name, mine in wrong.items()}
     means = {name: float(mine.mean()) for name, mine in losses.items()}
     rank = {name: (errors[name].value, means[name], name == BASELINE) for name in wrong}
     difference = None
     if method != BASELINE:
         value = errors[BASELINE].value - errors[method].value
-        difference = _estimate(value, drawn[BASELINE] - drawn[method])
+        difference = _interval(value, drawn[BASELINE] - drawn[method])
     kept = min(rank, key=rank.__getitem__)
     return Verdict(method, task, count, errors, means, difference, kept)
-
-
-def _resampled(wrong: dict[str, Numbers], task: str, count: int, seed: int) -> dict[str, Numbers]:
-    generator = np.random.default_rng(seed)
-    rows = [generator.integers(count, size=count) for _ in range(RESAMPLES)]
-    return {
-        name: np.array([_error(mine[drawn], task) for drawn in rows])
-        for name, mine in wrong.items()
-    }
 
 
 def _error(wrong: Numbers, task: str) -> float:
@@ -114,15 +147,13 @@ def _error(wrong: Numbers, task: str) -> float:
     return mean if task == "classification" else mean**0.5
 
 
-def _of_error(wrong: Numbers, task: str, drawn: Numbers) -> Estimate:
+def _wilson(wrong: Numbers) -> Estimate:
     from scipy.stats import binomtest  # a second that predicting and each worker can do without
 
-    if task == "regression":
-        return _estimate(_error(wrong, task), drawn)
     score = binomtest(int(wrong.sum()), len(wrong)).proportion_ci(LEVEL, method="wilson")
-    return Estimate(_error(wrong, task), float(score.low), float(score.high))
+    return Estimate(float(wrong.mean()), float(score.low), float(score.high))
 
 
-def _estimate(value: float, drawn: Numbers) -> Estimate:
+def _interval(value: float, drawn: Numbers) -> Estimate:
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(value, float(low), float(high))

@@ -1,1 +1,1 @@
-"""A person's files on their way to tensors: a folder of pictures, a table, or arrays."""
+"""A person's data on their way to tensors: pictures, tables and arrays, a file for each kind."""

@@ -1,9 +1,10 @@
-"""NumPy arrays in an .npz file: `x`, one row for each example, and `y`."""
+"""NumPy arrays, in memory or in an .npz file: `x`, one row for each example, and `y`."""
 
 from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,74 +13,126 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelgrad.inputs.columns import Number, column_notes, fit_number, from_json, to_json
-from labelgrad.inputs.dataset import Dataset, Prepared, join_few
-from labelgrad.inputs.targets import targets
+from labelgrad.inputs.base import (
+    VERSION,
+    Dataset,
+    Defaults,
+    Inputs,
+    InputType,
+    Prepared,
+    Reading,
+    Scale,
+    Shown,
+    join_few,
+)
+from labelgrad.inputs.cells import Typed
+from labelgrad.inputs.columns import Encoder, column_notes, fit_number
+from labelgrad.inputs.images import ImageFolder
+from labelgrad.inputs.row_scale import spreads
+from labelgrad.inputs.table import Table
+from labelgrad.inputs.targets import label_cells, targets
+from labelgrad.step import Views
 
 Array = NDArray[Any]
 LARGE, DENSE = 2**30, 100  # bytes, and how far real data shrink: beyond both a file is a trap
 
 
-def read_arrays(path: Path, *, task: str | None) -> Dataset:
-    """Read `x` and `y`; a table if `x` has two dimensions, pictures if it has three or four."""
-    arrays = load_arrays(path, ("x", "y"))
-    return array_source(arrays["x"], arrays["y"], task=task, file=path.name)
+class Arrays:
+    """An .npz file, or an array: a table if it has two dimensions, else pictures."""
 
+    name = "arrays"
+    what = "an .npz file"
+    key = "row"
+    options: tuple[str, ...] = ()
 
-def array_source(x: Array, y: Array, *, task: str | None = None, file: str = "memory") -> Dataset:
-    """Arrays as `read_arrays` has them; `file` is where sentences say they are.
+    def takes(self, data: object, *, new: bool = False) -> bool:
+        if isinstance(data, Path):
+            return data.is_file() and data.suffix.lower() == ".npz"
+        return True  # the last of the kinds: what is no array is told by what it lacks
 
-    >>> array_source(np.eye(3), np.array([0, 1, -1])).summary
-    {'labeled': 2, 'unlabeled': 1, 'skipped': 0, 'classes': {'0': 1, '1': 1}}
-    """
-    _check_x(x, file)
-    if y.shape not in ((len(x),), (len(x), 1)):
-        raise ValueError(
-            f"`y` in {file} must have one label for each of the {len(x)} rows of `x`, got the "
-            f"shape {y.shape}."
+    def read(self, data: Any, reading: Reading) -> Dataset:
+        """Examples and labels, which are -1 or NaN where there are none."""
+        file, y = "memory", reading.y
+        if isinstance(data, Path):
+            file, arrays = data.name, load_arrays(data, ("x", "y"))
+            data, y = arrays["x"], arrays["y"]
+        elif y is None:
+            raise ValueError("An array needs its labels: (x, y), with -1 or NaN where unlabeled.")
+        x = _checked(data, file)
+        cells, notes = label_cells(y, len(x), file)
+        found = targets(cells, reading.task, f"`y` in {file}")
+        if x.ndim == 2 and (x == x[:1]).all():
+            raise ValueError(
+                f"`x` in {file} has no column to learn from: each of them is always the same."
+            )
+        inputs = _fit(x, file)
+        return Dataset(
+            self.name,
+            inputs.x,
+            found.y,
+            found.task,
+            found.classes,
+            _names(len(x)),
+            notes=found.notes + notes + inputs.notes,
+            preprocessing=found.preprocessing(self.name) | inputs.preprocessing,
         )
-    cells, notes = _label_cells(y.reshape(-1), file)
-    found = targets(cells, task, f"`y` in {file}")
-    tensor, described, more = _fit_table(x, file) if x.ndim == 2 else _fit_pictures(x, file)
-    preparation = found.preparation("arrays", shape=list(x.shape[1:]), **described)
-    names = [str(row) for row in range(len(x))]
-    notes = found.notes + notes + more
-    return Dataset(
-        "arrays",
-        tensor,
-        found.y,
-        found.task,
-        found.classes,
-        names,
-        notes=notes,
-        preparation=preparation,
-    )
+
+    def inputs(self, data: Any) -> Inputs:
+        return _fit(_checked(data, "memory"), "memory")
+
+    def prepare(self, preprocessing: dict[str, Any], data: Any, *, strict: bool) -> Prepared:
+        """New rows of the shape the old ones had; `y` is not read."""
+        file = "memory"
+        if isinstance(data, Path):
+            file, data = data.name, load_arrays(data, ("x",))["x"]
+        x = _checked(data, file)
+        wanted = tuple(preprocessing["shape"])
+        if x.shape[1:] != wanted:
+            raise ValueError(
+                f"`x` in {file} must have rows of the shape {wanted}, as for training, got "
+                f"{x.shape[1:]}."
+            )
+        if "columns" in preprocessing:
+            tensor = Encoder.of(preprocessing).rows(_columns(x))
+        else:
+            tensor = _pictures(x, file, preprocessing["channels_last"], preprocessing["dtype"])
+        return Prepared(tensor, _names(len(x)), [])
+
+    def defaults(self, shape: Sequence[int]) -> Defaults:
+        return _alike(len(shape)).defaults(shape)
+
+    def transform(self, preprocessing: dict[str, Any], x: Tensor) -> Scale:
+        if x.ndim == 2 or x.dtype == torch.uint8:
+            return _alike(x.ndim - 1).transform(preprocessing, x)
+        low, high = preprocessing["low"], preprocessing["high"]
+        factor = 2 / (high - low) if high > low else 1.0
+        return Scale(factor, -1.0 - low * factor)
+
+    def views(self, shape: Sequence[int], scale: Scale, mirror: bool) -> Views:
+        return _alike(len(shape)).views(shape, scale, mirror)
+
+    def columns(self, preprocessing: dict[str, Any]) -> list[str]:
+        return TABLE.columns(preprocessing) if "columns" in preprocessing else []
+
+    def show(self, preprocessing: dict[str, Any], row: NDArray[Any]) -> Shown:
+        if "columns" in preprocessing:
+            return TABLE.show(preprocessing, row)
+        return Shown(row if row.dtype == np.uint8 else None, [])
+
+    def near(self, x: Tensor, outputs: Tensor) -> Tensor:
+        return _alike(x.ndim - 1).near(x, outputs)
 
 
-def prepare_arrays(preparation: dict[str, Any], path: Path) -> Prepared:
-    """New rows of the shape the old ones had; `y` is not read."""
-    return prepare_array(preparation, load_arrays(path, ("x",))["x"], file=path.name)
+TABLE, PICTURES = Table(), ImageFolder()
 
 
-def prepare_array(preparation: dict[str, Any], x: Array, *, file: str = "memory") -> Prepared:
-    """The same for an array that is there already."""
-    if preparation["kind"] != "arrays":
-        raise ValueError(
-            f"New data must be {preparation['kind']} like the training data: give their path, not "
-            f"an array."
-        )
-    _check_x(x, file)
-    wanted = tuple(preparation["shape"])
-    if x.shape[1:] != wanted:
-        raise ValueError(
-            f"`x` in {file} must have rows of the shape {wanted}, as for training, got "
-            f"{x.shape[1:]}."
-        )
-    if "columns" in preparation:
-        tensor = _table(x, preparation["columns"])
-    else:
-        tensor = _pictures(x, file, preparation["channels_last"], preparation["dtype"])
-    return Prepared(tensor, [str(row) for row in range(len(x))], [])
+def _alike(dimensions: int) -> InputType:
+    """The kind whose examples have as many dimensions: a network cannot tell them apart."""
+    return TABLE if dimensions == 1 else PICTURES
+
+
+def _names(count: int) -> list[str]:
+    return [str(row) for row in range(count)]
 
 
 def load_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Array]:
@@ -136,7 +189,8 @@ def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def _check_x(x: Array, file: str) -> None:
+def _checked(data: Any, file: str) -> Array:
+    x = np.asarray(data)
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise ValueError(
             f"`x` in {file} must be (rows, columns), (rows, height, width) or (rows, channels, "
@@ -144,49 +198,34 @@ def _check_x(x: Array, file: str) -> None:
         )
     if x.dtype.kind not in "buif":
         raise ValueError(f"`x` in {file} must hold numbers, got {x.dtype}.")
+    return x
 
 
-def _label_cells(y: Array, file: str) -> tuple[list[str], list[str]]:
-    """Labels as text, empty where there is none, and how that was seen."""
-    if y.dtype.kind not in "buifU":
-        raise ValueError(f"`y` in {file} must hold numbers or text, got {y.dtype}.")
-    if y.dtype.kind in "Ub":
-        return [str(label).strip() for label in y], []
-    if y.dtype.kind == "f" and np.isnan(y).any():
-        return ["" if np.isnan(label) else repr(float(label)) for label in y], []
-    others = y[y != -1]
-    counts_classes = y.dtype.kind in "iu" or bool(
-        ((others >= 0) & (others == np.floor(others))).all()
-    )
-    if not counts_classes or len(others) == len(y):
-        return [str(label) for label in y.tolist()], []
-    note = f"-1 in `y` means unlabeled: {len(y) - len(others)} rows."
-    return ["" if label == -1 else str(label) for label in y.tolist()], [note]
-
-
-def _fit_table(x: Array, file: str) -> tuple[Tensor, dict[str, Any], list[str]]:
-    numbers = x.astype(np.float64)
-    fitted = {str(i): fit_number(str(i), column) for i, column in enumerate(numbers.T)}
-    columns = [to_json(column) for column in fitted.values() if not isinstance(column, str)]
-    if not columns:
-        raise ValueError(
-            f"`x` in {file} has no column to learn from. {' '.join(column_notes(dict(fitted)))}"
-        )
-    return _table(x, columns), {"columns": columns}, column_notes(dict(fitted))
-
-
-def _table(x: Array, described: list[dict[str, Any]]) -> Tensor:
-    columns = [column for column in map(from_json, described) if isinstance(column, Number)]
-    rows = [column.rows(x[:, int(column.name)].astype(np.float64)) for column in columns]
-    return torch.from_numpy(np.hstack(rows))
-
-
-def _fit_pictures(x: Array, file: str) -> tuple[Tensor, dict[str, Any], list[str]]:
+def _fit(x: Array, file: str) -> Inputs:
+    """Examples as they are stored, and what new ones need to be stored alike."""
+    kept: dict[str, Any] = {
+        "version": VERSION,
+        "kind": Arrays.name,
+        "shape": list(x.shape[1:]),
+    }
+    if x.ndim == 2:
+        columns = [fit_number(str(i), column.astype(np.float64)) for i, column in enumerate(x.T)]
+        encoder = Encoder.fit(columns, *spreads(x))
+        notes = column_notes({column.name: column for column in columns})
+        return Inputs(encoder.rows(_columns(x)), kept | encoder.described(), notes)
     last = _channels_last(x, file)
-    whole = x.dtype.kind in "bui"
-    dtype = "uint8" if whole and x.min() >= 0 and x.max() <= 255 else "float32"
+    whole = x.dtype.kind in "bui" and x.min() >= 0 and x.max() <= 255
+    kept |= {"channels_last": last, "dtype": "uint8" if whole else "float32"}
+    pixels = _pictures(x, file, last, kept["dtype"])
+    if not whole:
+        kept |= {"low": float(pixels.min()), "high": float(pixels.max())}
     notes = ["The channels of `x` are its last dimension, and become the second."] if last else []
-    return _pictures(x, file, last, dtype), {"channels_last": last, "dtype": dtype}, notes
+    return Inputs(pixels, kept, notes)
+
+
+def _columns(x: Array) -> Iterator[Typed]:
+    """One column at a time: a copy of all in 64 bits may be large."""
+    return (Typed("numbers", column.astype(np.float64)) for column in x.T)
 
 
 def _channels_last(x: Array, file: str) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +28,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         lines = _lines(file, path.name)
         first = next(lines, "")
         separator = max(SEPARATORS, key=first.count)
-        reader = csv.reader(_chain(first, lines), delimiter=separator, strict=True)
+        reader = csv.reader(chain([first], lines), delimiter=separator, strict=True)
         yield from _checked(reader, path.name)
 
 
@@ -42,12 +44,6 @@ def _lines(file: Iterator[bytes], name: str) -> Iterator[str]:
             raise ValueError(
                 f"{name} must be UTF-8 text, and line {number} is not; save it as UTF-8."
             ) from None
-
-
-def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
-    if first:
-        yield first
-    yield from rest
 
 
 def _checked(reader: Iterator[list[str]], name: str) -> Iterator[tuple[int, list[str]]]:
@@ -111,3 +107,67 @@ def values(cells: Sequence[str], parse: Callable[[str], float]) -> NDArray[np.fl
         return np.array([parse(cell) for cell in cells], dtype=np.float64)
     except ValueError:
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class Typed:
+    """The cells of a column whose type is known.
+
+    They hold "numbers", "dates" (days since 1970; both NaN where missing), "texts" (empty where
+    missing) or "objects" such as lists, which are nothing to learn from.
+    """
+
+    holds: str
+    values: NDArray[np.float64] | list[str]
+
+
+Cells = list[str] | Typed  # of one column; plain texts may hold anything, as in a CSV file
+
+
+def typed(cells: Cells) -> Typed:
+    """Look into texts of an unknown type: numbers, or else dates, or else texts.
+
+    >>> typed(["1", "NA", "3"]), typed(["1", "NA", "three"]).holds
+    (Typed(holds='numbers', values=array([ 1., nan,  3.])), 'texts')
+    """
+    if isinstance(cells, Typed):
+        return cells
+    for holds, parse in (("numbers", number), ("dates", days)):
+        parsed = values(cells, parse)
+        if parsed is not None:
+            return Typed(holds, parsed)
+    return Typed("texts", cells)
+
+
+def as_texts(cells: Cells) -> list[str]:
+    """The cells as a CSV file would have them.
+
+    >>> as_texts(Typed("numbers", np.array([1.0, np.nan, 2.5])))
+    ['1', '', '2.5']
+    """
+    if not isinstance(cells, Typed):
+        return cells
+    if isinstance(cells.values, list):
+        return cells.values
+    write = date_text if cells.holds == "dates" else number_text
+    return ["" if math.isnan(value) else write(value) for value in cells.values.tolist()]
+
+
+def number_text(value: float) -> str:
+    """A number as people write it.
+
+    >>> number_text(3.0), number_text(-0.25), number_text(1e300)
+    ('3', '-0.25', '1e+300')
+    """
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def date_text(value: float) -> str:
+    """Days since 1970 as a date, with the time of day if there is one.
+
+    >>> date_text(1.0), date_text(1.5)
+    ('1970-01-02', '1970-01-02 12:00')
+    """
+    if value.is_integer():
+        return str(np.datetime64(int(value), "D"))
+    return str(np.datetime64(round(value * 24 * 60), "m")).replace("T", " ")

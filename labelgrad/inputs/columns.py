@@ -1,89 +1,99 @@
-"""Columns of a table made into numbers, by statistics that can be kept as JSON."""
+"""Columns of a table made into rows of numbers, by statistics that can be kept as JSON."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from labelgrad.inputs.cells import MISSING, days, number, values
-from labelgrad.inputs.dataset import join_few
+from labelgrad.inputs.base import join_few
+from labelgrad.inputs.cells import (
+    MISSING,
+    Cells,
+    Typed,
+    as_texts,
+    date_text,
+    days,
+    number,
+    typed,
+    values,
+)
+from labelgrad.inputs.row_scale import to_length
 
 Numbers = NDArray[np.float64]
-Rows = NDArray[np.float32]  # (rows, one or more numbers for a column)
 
 MOST_CATEGORIES = 50
 FEW_TEXTS = 20
-FARTHEST = 1e6  # standard deviations; keeps what no fitted row comes near finite in float32
+FARTHEST = 1e6  # keeps what no fitted row comes near finite in float32
+MOST_DECIMALS = 6
 
 
 @dataclass(frozen=True)
 class Number:
-    """Standardized, the median where missing; where fitted rows missed it, a second number says so.
+    """A number, the median where missing; where fitted rows missed it, a second one says so.
 
-    >>> age = Number("age", median=30.0, mean=40.0, std=10.0, missing=True)
-    >>> age.rows(np.array([50.0, np.nan]))
-    array([[ 1.,  0.],
-           [-1.,  1.]], dtype=float32)
+    >>> age = Number("age", median=30.0, missing=True)
+    >>> age.encode(["50", "NA"])
+    array([[50.,  0.],
+           [30.,  1.]])
     """
 
     name: str
     median: float
-    mean: float
-    std: float
     missing: bool
-    date: bool = False
-
-    def parse(self, cells: Sequence[str]) -> Numbers:
-        """The cells as numbers, or as days since 1970."""
-        parsed = values(cells, days if self.date else number)
-        if parsed is None:
-            row, cell = self._first_wrong(cells)
-            held = "dates" if self.date else "numbers"
-            raise ValueError(
-                f"The column {self.name!r} must hold {held}, as it did for training, and row {row} "
-                f"holds {cell!r}."
-            )
-        return parsed
-
-    def _first_wrong(self, cells: Sequence[str]) -> tuple[int, str]:
-        parse = days if self.date else number
-        return next((i, c) for i, c in enumerate(cells, 1) if values([c], parse) is None)
-
-    def rows(self, numbers: Numbers) -> Rows:
-        """(rows, 1), or (rows, 2) with the sign of a missing one."""
-        absent = ~np.isfinite(numbers)
-        filled = np.where(absent, self.median, numbers)
-        with np.errstate(over="ignore"):  # infinity is clipped
-            scaled = np.clip((filled - self.mean) / self.std, -FARTHEST, FARTHEST)
-        return np.stack([scaled, absent][: 1 + self.missing], axis=1).astype(np.float32)
-
-    def encode(self, cells: Sequence[str]) -> Rows:
-        """The cells of a new table as rows."""
-        return self.rows(self.parse(cells))
+    date: bool = False  # in days since 1970
+    decimals: int | None = None  # of the fitted cells; None where there are many
 
     @property
     def width(self) -> int:
         """How many numbers of a row are this column's."""
         return 1 + self.missing
 
-    def show(self, row: Rows) -> str:
-        """A cell as a person would read it, out of a row's numbers for this column.
+    def encode(self, cells: Cells) -> Numbers:
+        """(rows, 1), or (rows, 2) with the sign of a missing one; infinity counts as missing."""
+        numbers = self._parse(cells)
+        absent = ~np.isfinite(numbers)
+        filled = np.where(absent, self.median, numbers)
+        return np.stack([filled, absent][: self.width], axis=1)
 
-        >>> age = Number("age", median=30.0, mean=40.0, std=10.0, missing=True)
-        >>> [age.show(row) for row in age.encode(["52", ""])]
-        ['52', '–']
+    def _parse(self, cells: Cells) -> Numbers:
+        holds, parse = ("dates", days) if self.date else ("numbers", number)
+        known = cells.values if isinstance(cells, Typed) else None
+        if isinstance(known, np.ndarray) and (typed(cells).holds == holds or np.isnan(known).all()):
+            return known
+        texts = as_texts(cells)
+        parsed = values(texts, parse)
+        if parsed is None:
+            row, cell = next((i, c) for i, c in enumerate(texts, 1) if values([c], parse) is None)
+            raise ValueError(
+                f"The column {self.name!r} must hold {holds}, as it did for training, and row "
+                f"{row} holds {cell!r}."
+            )
+        return parsed
+
+    def show(self, numbers: Numbers, unsure: float) -> str:
+        """The cell as it was written; what was stored for it may be `unsure` from the truth.
+
+        >>> age = Number("age", median=30.0, missing=True, decimals=0)
+        >>> age.show(np.array([51.9999, 0]), unsure=0.001), age.show(np.array([30, 1]), 0.001)
+        ('52', '–')
         """
-        if self.missing and row[1]:
+        if self.missing and numbers[1]:
             return "–"
-        value = float(row[0]) * self.std + self.mean
+        value = float(numbers[0])
         if self.date:
-            return str(np.datetime64(0, "D") + round(value))
-        return f"{value:.4g}"
+            return date_text(float(round(value)) if self.decimals == 0 else value)
+        places = self.decimals
+        if places is None or 10.0**-places < unsure:
+            places = -math.ceil(math.log10(10 * unsure))  # all that can be relied on
+        return f"{round(value, places) + 0.0:.15g}"  # + 0.0: no cell says -0
 
 
 @dataclass(frozen=True)
@@ -95,7 +105,7 @@ class Category:
     >>> Category("pet", ("cat", "dog"), other=False, missing=True).encode(["dog", "?", "eel"])
     array([[0., 1., 0.],
            [0., 0., 1.],
-           [0., 0., 0.]], dtype=float32)
+           [0., 0., 0.]])
     """
 
     name: str
@@ -103,26 +113,27 @@ class Category:
     other: bool
     missing: bool
 
-    def encode(self, cells: Sequence[str]) -> Rows:
-        """(rows, texts and perhaps other and missing)."""
-        place = {text: i for i, text in enumerate(self.texts)}
-        nowhere = self.width  # a column that is cut off again
-        other = len(place) if self.other else nowhere
-        missing = self.width - 1 if self.missing else nowhere
-        where = [missing if _absent(cell) else place.get(cell, other) for cell in cells]
-        rows = np.zeros((len(cells), self.width + 1), dtype=np.float32)
-        rows[np.arange(len(cells)), where] = 1
-        return rows[:, : self.width]
-
     @property
     def width(self) -> int:
         """How many numbers of a row are this column's."""
         return len(self.texts) + self.other + self.missing
 
-    def show(self, row: Rows) -> str:
-        """A cell as a person would read it; rare texts are not told apart."""
-        place = int(row.argmax())
-        if not row[place] or (self.missing and place == self.width - 1):
+    def encode(self, cells: Cells) -> Numbers:
+        """(rows, texts and perhaps other and missing)."""
+        texts = as_texts(cells)
+        nowhere = self.width  # a column that is cut off again
+        other = len(self.texts) if self.other else nowhere
+        missing = self.width - 1 if self.missing else nowhere
+        place = {text: i for i, text in enumerate(self.texts)}
+        where = [missing if _absent(text) else place.get(text, other) for text in texts]
+        rows = np.zeros((len(texts), self.width + 1))
+        rows[np.arange(len(texts)), where] = 1
+        return rows[:, : self.width]
+
+    def show(self, numbers: Numbers, unsure: float) -> str:
+        """The cell as it was written; rare texts are not told apart."""
+        place = int(numbers.argmax())
+        if numbers[place] <= unsure or (self.missing and place == self.width - 1):
             return "–"
         return self.texts[place] if place < len(self.texts) else "…"
 
@@ -130,7 +141,85 @@ class Category:
 Column = Number | Category
 
 
-def fit_column(name: str, cells: Sequence[str]) -> Column | str:
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """Columns, and what each of the numbers they make of a row is scaled by.
+
+    >>> age = Number("age", median=4.0, missing=False, decimals=0)
+    >>> pet = Category("pet", ("cat", "dog"), other=False, missing=False)
+    >>> encoder = Encoder((age, pet), np.array([5.0, 0, 0]), np.array([2.0, 1, 1]))
+    >>> rows = encoder.rows([["7", "3"], ["dog", "cat"]])
+    >>> rows
+    tensor([[ 1.,  0.,  1.],
+            [-1.,  1.,  0.]])
+    >>> encoder.show(rows[0].numpy())
+    ['7', 'dog']
+    """
+
+    columns: tuple[Column, ...]
+    mean: Numbers  # (numbers of a row,)
+    scale: Numbers
+
+    @classmethod
+    def fit(cls, columns: Sequence[Column], mean: Numbers, spread: Numbers) -> Encoder:
+        """The encoder for columns of which the numbers, in their order, have these statistics.
+
+        Texts and the signs of missing numbers stay 0 or 1 but for the length of the rows: what is
+        rare should not be magnified.
+        """
+        width = sum(column.width for column in columns)
+        means, scales, statistics = [], [], iter(zip(mean, spread, strict=True))
+        for column in columns:
+            first = [next(statistics)] if isinstance(column, Number) else []
+            for mean_of, spread_of in [*first, *[(0.0, 1.0)] * (column.width - len(first))]:
+                means.append(mean_of)
+                scales.append(spread_of)
+        return cls(tuple(columns), np.array(means), to_length(np.array(scales), width))
+
+    @classmethod
+    def of(cls, preprocessing: dict[str, Any]) -> Encoder:
+        """The encoder that `described` has put into JSON."""
+        columns = tuple(from_json(column) for column in preprocessing["columns"])
+        return cls(columns, np.array(preprocessing["mean"]), np.array(preprocessing["scale"]))
+
+    def described(self) -> dict[str, Any]:
+        """The encoder as plain values."""
+        columns = [to_json(column) for column in self.columns]
+        return {"columns": columns, "mean": self.mean.tolist(), "scale": self.scale.tolist()}
+
+    def rows(self, cells: Iterable[Cells]) -> Tensor:
+        """What a network sees of the cells, those of one column after another."""
+        filled: Tensor | None = None
+        start = 0
+        for column, mine in zip(self.columns, cells, strict=True):
+            numbers, part = column.encode(mine), slice(start, start + column.width)
+            if filled is None:
+                filled = torch.empty(len(numbers), len(self.mean))
+            with np.errstate(over="ignore"):  # infinity is clipped
+                scaled = (numbers - self.mean[part]) / self.scale[part]
+            filled.numpy()[:, part] = np.clip(scaled, -FARTHEST, FARTHEST)
+            start += column.width
+        return torch.zeros(0, 0) if filled is None else filled
+
+    def show(self, row: NDArray[Any], most: int | None = None) -> list[str]:
+        """The cells of a row as they were written, of the first few columns.
+
+        A row has 24 bits: what is far from the mean is less exact, and the last digits are left
+        out where they would be noise.
+        """
+        shown, start = [], 0
+        usual = 1 / to_length(np.ones(1), len(self.mean))[0]  # the size of a number in a row
+        for column in self.columns[:most]:
+            part = slice(start, start + column.width)
+            mine = row[part].astype(np.float64)
+            unsure = 2.0**-23 * max(abs(mine[0]), usual) * self.scale[start]
+            restored = mine * self.scale[part] + self.mean[part]
+            shown.append(column.show(restored, max(float(unsure), 1e-300)))
+            start += column.width
+        return shown
+
+
+def fit_column(name: str, cells: Cells) -> Column | str:
     """What the column holds, or why it is left out.
 
     >>> fit_column("pet", ["cat", "dog", "cat"])
@@ -138,42 +227,52 @@ def fit_column(name: str, cells: Sequence[str]) -> Column | str:
     >>> fit_column("id", ["a7", "b2", "c9"])
     'every text is different'
     """
-    if all(_absent(cell) for cell in cells):
+    known = typed(cells)
+    if known.holds == "objects":
+        return "lists, bytes or other objects"
+    if isinstance(known.values, list):
+        return _fit_category(name, known.values)
+    numbers = known.values[np.isfinite(known.values)]
+    missing = len(numbers) < len(known.values)
+    if not len(numbers):
         return "empty"
-    for parse in (number, days):
-        parsed = values(cells, parse)
-        if parsed is not None:
-            return fit_number(name, parsed, date=parse is days)
-    return _fit_category(name, cells)
-
-
-def fit_number(name: str, numbers: Numbers, *, date: bool = False) -> Number | str:
-    """The statistics of a column, or why it is left out; infinity counts as missing."""
-    known = numbers[np.isfinite(numbers)]
-    missing = len(known) < len(numbers)
-    if not len(known):
-        return "empty"
-    if known.min() == known.max() and not missing:
+    if not missing and numbers.min() == numbers.max():
         return "always the same"
-    if not missing and _counts_rows(known):
+    if not missing and len(numbers) > 2 and numbers[0] in (0, 1) and (np.diff(numbers) == 1).all():
         return "the row's number"
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, std = float(known.mean()), float(known.std())
-    if known.min() == known.max():
-        std = 1.0  # only the sign of a missing one varies
-    if not (np.isfinite(mean) and np.isfinite(std)) or std == 0:
+        std = numbers.std()
+    if not np.isfinite(std) or (std == 0 and numbers.min() != numbers.max()):
         return "numbers too large or too small to standardize"
-    return Number(name, float(np.median(known)), mean, std, missing, date)
+    return fit_number(name, known.values, date=known.holds == "dates")
 
 
-def _counts_rows(numbers: Numbers) -> bool:
-    return len(numbers) > 2 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
+def fit_number(name: str, numbers: Numbers, *, date: bool = False) -> Number:
+    """A column of numbers as it is, whatever they are; infinity counts as missing.
+
+    >>> fit_number("age", np.array([2.5, np.nan, 4.0, 4.0]))
+    Number(name='age', median=4.0, missing=True, date=False, decimals=1)
+    """
+    known = numbers[np.isfinite(numbers)]
+    with np.errstate(over="ignore"):
+        median = float(np.median(known)) if len(known) else 0.0
+        if not np.isfinite(median):  # the mean of two that are very large
+            median = float(known[0])
+        places = (p for p in range(MOST_DECIMALS + 1) if _has_decimals(known, p))
+        return Number(name, median, len(known) < len(numbers), date, next(places, None))
 
 
-def _fit_category(name: str, cells: Sequence[str]) -> Category | str:
-    counts = Counter(cell for cell in cells if not _absent(cell))
+def _has_decimals(numbers: Numbers, places: int) -> bool:
+    few = numbers[:1000]  # mostly they show that there are more
+    return bool((few.round(places) == few).all() and (numbers.round(places) == numbers).all())
+
+
+def _fit_category(name: str, texts: Sequence[str]) -> Category | str:
+    counts = Counter(text for text in texts if not _absent(text))
     total = counts.total()
-    missing = total < len(cells)
+    missing = total < len(texts)
+    if not total:
+        return "empty"
     if len(counts) == 1 and not missing:
         return "always the same"
     if len(counts) == total > 1:
@@ -184,20 +283,21 @@ def _fit_category(name: str, cells: Sequence[str]) -> Category | str:
     return Category(name, tuple(sorted(kept)), other=len(kept) < len(counts), missing=missing)
 
 
-def _absent(cell: str) -> bool:
-    return cell.casefold() in MISSING
+def _absent(text: str) -> bool:
+    return text.casefold() in MISSING
 
 
 def to_json(column: Column) -> dict[str, Any]:
     """The column as a dictionary of plain values."""
-    kind = "number" if isinstance(column, Number) else "category"
-    return {"kind": kind} | asdict(column)
+    if isinstance(column, Number):
+        return {"kind": "number"} | asdict(column)
+    return {"kind": "category"} | asdict(column) | {"texts": list(column.texts)}
 
 
 def from_json(described: dict[str, Any]) -> Column:
     """The column that `to_json` described.
 
-    >>> age = Number("age", median=30.0, mean=40.0, std=10.0, missing=True)
+    >>> age = Number("age", median=30.0, missing=True)
     >>> from_json(to_json(age)) == age
     True
     """
@@ -211,20 +311,21 @@ def column_notes(fitted: dict[str, Column | str]) -> list[str]:
     """Sentences about the columns: left out and why, dates, missing values, rare texts."""
     kept = [column for column in fitted.values() if not isinstance(column, str)]
     reasons = sorted({reason for reason in fitted.values() if isinstance(reason, str)})
-    notes = [
-        f"Left out ({reason}): {join_few(name for name in fitted if fitted[name] == reason)}."
+    said = {
+        f"Left out ({reason})": [name for name in fitted if fitted[name] == reason]
         for reason in reasons
-    ]
-    dates = [c.name for c in kept if isinstance(c, Number) and c.date]
-    numbers = [c.name for c in kept if isinstance(c, Number) and c.missing]
-    texts = [c.name for c in kept if isinstance(c, Category) and c.missing]
-    rare = [c.name for c in kept if isinstance(c, Category) and c.other]
-    notes += _note("Dates, read as days since 1970", dates)
-    notes += _note("Missing numbers become the column's median, with a sign that says so", numbers)
-    notes += _note("Missing texts are a category of their own", texts)
-    return notes + _note(f"Texts beyond the {MOST_CATEGORIES} commonest share a category", rare)
-
-
-def _note(sentence: str, names: Iterable[str]) -> list[str]:
-    listed = list(names)
-    return [f"{sentence}: {join_few(listed)}."] if listed else []
+    } | {
+        "Dates, read as days since 1970": [
+            c.name for c in kept if isinstance(c, Number) and c.date
+        ],
+        "Missing numbers become the column's median, with a sign that says so": [
+            c.name for c in kept if isinstance(c, Number) and c.missing
+        ],
+        "Missing texts are a category of their own": [
+            c.name for c in kept if isinstance(c, Category) and c.missing
+        ],
+        f"Texts beyond the {MOST_CATEGORIES} commonest share a category": [
+            c.name for c in kept if isinstance(c, Category) and c.other
+        ],
+    }
+    return [f"{sentence}: {join_few(names)}." for sentence, names in said.items() if names]

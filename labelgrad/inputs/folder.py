@@ -6,8 +6,8 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from labelgrad.inputs.base import join_few
 from labelgrad.inputs.cells import csv_rows
-from labelgrad.inputs.dataset import join_few
 
 LABELS_FILE = "labels.csv"
 UNLABELED = ("unlabeled", "unlabelled")
@@ -85,7 +85,8 @@ def file_labels(path: Path, files: Files) -> dict[str, str]:
             )
     if missing:
         raise ValueError(
-            f"{path.name} names {len(missing)} files that are not in the folder: {join_few(missing)}."
+            f"{path.name} names {len(missing)} files that are not in the folder: "
+            f"{join_few(missing)}."
         )
     return labels
 

@@ -1,88 +1,162 @@
-"""A table in a CSV or Parquet file: one row is one example, one column its label."""
+"""A table, in a CSV or Parquet file or a data frame: one row is one example."""
 
 from __future__ import annotations
 
-from datetime import date
-from decimal import Decimal
+import math
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from labelgrad.inputs.cells import csv_rows
-from labelgrad.inputs.columns import Column, column_notes, fit_column, from_json, to_json
-from labelgrad.inputs.dataset import Dataset, Prepared, join_few
-from labelgrad.inputs.targets import targets
+from labelgrad.augment.views import Noise
+from labelgrad.inputs.base import (
+    MOST_SHOWN,
+    VERSION,
+    Dataset,
+    Defaults,
+    Inputs,
+    Prepared,
+    Reading,
+    Scale,
+    Shown,
+    join_few,
+)
+from labelgrad.inputs.cells import Cells, as_texts, csv_rows, typed
+from labelgrad.inputs.columns import Encoder, Number, column_notes, fit_column
+from labelgrad.inputs.frames import FRAME, frame_columns, is_frame, series_cells
+from labelgrad.inputs.row_scale import ROW_LENGTH, spreads
+from labelgrad.inputs.targets import label_cells, targets
 from labelgrad.nearest import did_you_mean
+from labelgrad.step import Views
 
+SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
+DEFAULTS = Defaults("mlp", steps=5000, learning_rate=2e-4, vat_radius=0.3)
 USUAL_TARGETS = ("label", "target", "class", "y")
-Cells = dict[str, list[str]]  # by column; an empty text where there is nothing
 
 
-def read_table(path: Path, *, target: str | None, task: str | None) -> Dataset:
-    """Read a table; rows with an empty target are unlabeled, the other columns are inputs."""
-    cells = table_cells(path)
-    notes: list[str] = []
-    if target is None:
-        target = _usual_target(cells, path.name)
-        notes.append(f"The column {target!r} is the target, by its name.")
-    elif target not in cells:
-        raise ValueError(f"{path.name} has no column {target!r}; {_nearest(target, list(cells))}")
-    labels = targets(cells.pop(target), task, f"The column {target!r}")
-    fitted = {name: fit_column(name, column) for name, column in cells.items()}
-    columns = [column for column in fitted.values() if not isinstance(column, str)]
-    notes += labels.notes + column_notes(fitted)
-    if not columns:
-        raise ValueError(
-            f"{path.name} has no column to learn from beside {target!r}. {' '.join(notes)}"
+class Table:
+    """A CSV or Parquet file, or a data frame of pandas, polars and others."""
+
+    name = "table"
+    what = f"a table ({', '.join(SUFFIXES)})"
+    key = "row"
+    options: tuple[str, ...] = ("target",)
+
+    def takes(self, data: object, *, new: bool = False) -> bool:
+        if isinstance(data, Path):
+            return data.is_file() and data.suffix.lower() in SUFFIXES
+        return is_frame(data)
+
+    def read(self, data: Any, reading: Reading) -> Dataset:
+        """Rows with an empty target are unlabeled; the other columns are inputs."""
+        file, cells = columns_of(data)
+        target, rows = reading.target, _count(cells)
+        notes: list[str] = []
+        if reading.y is not None:
+            if target is not None:
+                raise ValueError(
+                    "The labels are given twice, as `y` and by `target`; leave one out."
+                )
+            labeled, notes = label_cells(reading.y, rows)
+            where = "`y`"
+        else:
+            if target is None:
+                target = _usual_target(cells, file)
+                notes.append(f"The column {target!r} is the target, by its name.")
+            elif str(target) not in cells:
+                raise ValueError(
+                    f"{file} has no column {target!r}; {_nearest(str(target), list(cells))}"
+                )
+            target = str(target)
+            labeled, where = as_texts(cells.pop(target)), f"The column {target!r}"
+        labels = targets(labeled, reading.task, where)
+        found = _fit(cells)
+        notes += labels.notes + found.notes
+        if found.encoder is None:
+            beside = f" beside {target!r}" if target is not None else ""
+            raise ValueError(f"{file} has no column to learn from{beside}. {' '.join(notes)}")
+        return Dataset(
+            self.name,
+            _rows(found.encoder, found.cells),
+            labels.y,
+            labels.task,
+            labels.classes,
+            _names(rows),
+            notes=notes,
+            preprocessing=labels.preprocessing(
+                self.name, target=target, **found.encoder.described()
+            ),
         )
-    described = [to_json(column) for column in columns]
-    preparation = labels.preparation("table", target=target, columns=described)
-    x, y = _rows(columns, cells), labels.y
-    names = _names(len(y))
-    return Dataset(
-        "table", x, y, labels.task, labels.classes, names, notes=notes, preparation=preparation
-    )
+
+    def inputs(self, data: Any) -> Inputs:
+        file, cells = columns_of(data)
+        found = _fit(cells)
+        if found.encoder is None:
+            raise ValueError(f"{file} has no column to learn from. {' '.join(found.notes)}")
+        described = {"version": VERSION, "kind": self.name} | found.encoder.described()
+        return Inputs(_rows(found.encoder, found.cells), described, found.notes)
+
+    def prepare(self, preprocessing: dict[str, Any], data: Any, *, strict: bool) -> Prepared:
+        """New rows need the columns that were used; others, the target too, are not read."""
+        encoder = Encoder.of(preprocessing)
+        file, cells = columns_of(data)
+        absent = [column.name for column in encoder.columns if column.name not in cells]
+        if absent:
+            raise ValueError(
+                f"{file} lacks columns that the training data had: {join_few(absent)}; "
+                f"{_nearest(absent[0], list(cells))}"
+            )
+        x = _rows(encoder, cells)
+        return Prepared(x, _names(len(x)), [])
+
+    def defaults(self, shape: Sequence[int]) -> Defaults:
+        return DEFAULTS
+
+    def transform(self, preprocessing: dict[str, Any], x: Tensor) -> Scale:
+        return Scale(1.0, 0.0)  # the rows are stored as a network sees them
+
+    def views(self, shape: Sequence[int], scale: Scale, mirror: bool) -> Views:
+        unit = scale.factor * ROW_LENGTH / math.sqrt(shape[0])  # a standard deviation
+        return Noise(0.1 * unit, 0.5 * unit)
+
+    def columns(self, preprocessing: dict[str, Any]) -> list[str]:
+        return [str(column["name"]) for column in preprocessing["columns"][:MOST_SHOWN]]
+
+    def show(self, preprocessing: dict[str, Any], row: NDArray[Any]) -> Shown:
+        return Shown(None, Encoder.of(preprocessing).show(row, MOST_SHOWN))
+
+    def near(self, x: Tensor, outputs: Tensor) -> Tensor:
+        return x  # rows are alike by their columns
 
 
-def prepare_table(preparation: dict[str, Any], path: Path) -> Prepared:
-    """New rows with the columns the old ones had; others, the target among them, are not read."""
-    cells = table_cells(path)
-    columns = [from_json(column) for column in preparation["columns"]]
-    absent = [column.name for column in columns if column.name not in cells]
-    if absent:
-        raise ValueError(
-            f"{path.name} lacks columns that the training data had: {join_few(absent)}; "
-            f"{_nearest(absent[0], list(cells))}"
-        )
-    x = _rows(columns, cells)
-    return Prepared(x, _names(len(x)), [])
-
-
-def table_cells(path: Path) -> Cells:
-    """All cells as text, by column; the same for a table in CSV and in Parquet."""
-    parquet = path.suffix.lower() in (".parquet", ".pq")
-    names, rows = _parquet(path) if parquet else _csv(path)
-    twice = sorted({name for name in names if names.count(name) > 1})
+def columns_of(data: Any) -> tuple[str, dict[str, Cells]]:
+    """What sentences call the table, and its cells by column."""
+    if not isinstance(data, Path):
+        file, (names, series) = FRAME, frame_columns(data)
+        cells: list[Cells] = [series_cells(column) for column in series]
+    elif data.suffix.lower() in (".parquet", ".pq"):
+        file, (names, cells) = data.name, _parquet(data)
+    else:
+        file, rows = data.name, [row for _, row in csv_rows(data)]
+        if not rows:
+            raise ValueError(f"{file} is empty: a table needs a header and rows below it.")
+        names, cells = rows[0], [list(column) for column in zip(*rows[1:], strict=True)]
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ValueError(
-            f"{path.name} has two columns of one name: {join_few(twice)}; rename one of them."
+            f"{file} has two columns of one name: {join_few(twice)}; rename one of them."
         )
-    if not rows or not rows[0]:
-        raise ValueError(f"{path.name} has no rows below its header.")
-    return dict(zip(names, rows, strict=True))
+    found = dict(zip(names, cells, strict=bool(cells)))
+    if not _count(found):
+        raise ValueError(f"{file} has no rows below its header.")
+    return file, found
 
 
-def _csv(path: Path) -> tuple[list[str], list[list[str]]]:
-    rows = [row for _, row in csv_rows(path)]
-    if not rows:
-        raise ValueError(f"{path.name} is empty: a table needs a header and rows below it.")
-    return rows[0], [list(column) for column in zip(*rows[1:], strict=True)]
-
-
-def _parquet(path: Path) -> tuple[list[str], list[list[str]]]:
+def _parquet(path: Path) -> tuple[list[str], list[Cells]]:
     try:
         from pyarrow import parquet
     except ImportError:
@@ -91,37 +165,57 @@ def _parquet(path: Path) -> tuple[list[str], list[list[str]]]:
         ) from None
     try:
         with path.open("rb") as file:
-            table = parquet.ParquetFile(file).read()
-        texts = [_arrow_texts(column) for column in table.columns]
+            names, series = frame_columns(parquet.ParquetFile(file).read())
+        return names, [series_cells(column) for column in series]
     except Exception as error:  # a damaged file stumbles anywhere in its decoder
         reason = (str(error).splitlines() or ["no reason given"])[0].rstrip(".")
         raise ValueError(f"{path.name} cannot be read as a Parquet file: {reason}.") from None
-    return list(table.column_names), texts
 
 
-def _arrow_texts(column: Any) -> list[str]:
-    import pyarrow as arrow
+class _Fitted(NamedTuple):
+    """How the columns become numbers, if any of them does, and what to say about them."""
 
-    if arrow.types.is_timestamp(column.type):  # Python's own times have no nanoseconds
-        column = column.cast(arrow.timestamp("us", tz=column.type.tz), safe=False)
-    # bytes, lists and the like are no cells; they come out empty, and are left out as that
-    plain = (str, int, float, Decimal, date)
-    return [str(c).strip() if isinstance(c, plain) else "" for c in column.to_pylist()]
+    encoder: Encoder | None
+    cells: dict[str, Cells]
+    notes: list[str]
 
 
-def _rows(columns: list[Column], cells: Cells) -> Tensor:
-    return torch.from_numpy(np.hstack([column.encode(cells[column.name]) for column in columns]))
+def _fit(cells: dict[str, Cells]) -> _Fitted:
+    known = {name: typed(column) for name, column in cells.items()}
+    fitted = {name: fit_column(name, column) for name, column in known.items()}
+    columns = [column for column in fitted.values() if not isinstance(column, str)]
+    numbers = [column for column in columns if isinstance(column, Number)]
+    plain = [column.name for column in numbers if not column.date]
+    statistics: dict[str, tuple[float, float]] = {}
+    # Numbers may all be of one kind, such as pixels; a date is of its own.
+    for names in [plain, *([column.name] for column in numbers if column.date)]:
+        if names:
+            mean, spread = spreads(np.stack([known[name].values for name in names], axis=1))
+            statistics |= zip(names, zip(mean, spread, strict=True), strict=True)
+    ordered = np.array([statistics[column.name] for column in numbers]).reshape(-1, 2)
+    encoder = Encoder.fit(columns, *ordered.T) if columns else None
+    return _Fitted(encoder, dict(known), column_notes(fitted))
+
+
+def _rows(encoder: Encoder, cells: dict[str, Cells]) -> Tensor:
+    return encoder.rows(cells[column.name] for column in encoder.columns)
+
+
+def _count(cells: dict[str, Cells]) -> int:
+    first = next(iter(cells.values()), [])
+    return len(first) if isinstance(first, list) else len(first.values)
 
 
 def _names(count: int) -> list[str]:
     return [str(row) for row in range(1, count + 1)]
 
 
-def _usual_target(cells: Cells, file: str) -> str:
+def _usual_target(cells: dict[str, Cells], file: str) -> str:
     usual = [name for name in cells if name.casefold() in USUAL_TARGETS]
     if len(usual) != 1:
+        of = file if file != FRAME else FRAME.lower()
         raise ValueError(
-            f"Say which column of {file} holds the labels with `target` (--target); the columns "
+            f"Say which column of {of} holds the labels with `target` (--target); the columns "
             f"are {join_few(cells, most=12)}."
         )
     return usual[0]

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelgrad.inputs.base import VERSION, join_few
 from labelgrad.inputs.cells import MISSING, number, values
-from labelgrad.inputs.dataset import VERSION, join_few
+from labelgrad.inputs.frames import is_cell, is_missing, object_texts
 
 TASKS = ("classification", "regression")
 FEW_VALUES = 20  # as many different whole numbers may be classes, and strings are never too many
@@ -30,7 +32,7 @@ class Targets(NamedTuple):
     classes: tuple[str, ...]
     notes: list[str]
 
-    def preparation(self, kind: str, **settings: Any) -> dict[str, Any]:
+    def preprocessing(self, kind: str, **settings: Any) -> dict[str, Any]:
         """What to keep, as JSON, to read new data alike and name what is predicted for them."""
         kept = {"version": VERSION, "kind": kind, "task": self.task, "classes": list(self.classes)}
         return kept | settings
@@ -57,14 +59,74 @@ def targets(
     if task is None and folders:
         task, reason = "classification", f"{where} has a subfolder for each class."
     elif task is None:
-        task, reason = _decide(known, where)
+        decided = _by_text(known, where) if isinstance(known, list) else _by_numbers(known, where)
+        task, reason = decided
     if task == "regression":
         return _regression(cells, numbers, reason, where)
     return _classification(cells, numbers is not None and not folders, reason, where)
 
 
-def _decide(known: list[str] | NDArray[np.float64], where: str) -> tuple[str, str]:
-    return _by_text(known, where) if isinstance(known, list) else _by_numbers(known, where)
+def label_cells(y: Any, rows: int, file: str = "memory") -> tuple[list[str], list[str]]:
+    """Labels in an array or a series as texts, empty where unlabeled, and how that was seen.
+
+    Missing is unlabeled, and so is -1 among whole numbers.
+
+    >>> label_cells([2, -1, 0], rows=3)
+    (['2', '', '0'], ['-1 in `y` means unlabeled: 1 rows.'])
+    >>> label_cells(np.array(["a", None], dtype=object), rows=2)
+    (['a', ''], [])
+    """
+    series = nw.from_native(y, pass_through=True, allow_series=True)
+    if isinstance(series, nw.DataFrame) and len(series.columns) == 1:
+        series = series.get_column(series.columns[0])
+    if not isinstance(series, nw.Series):
+        labels = np.asarray(y)
+    elif series.dtype.is_float() or (series.dtype.is_integer() and not series.null_count()):
+        labels = series.to_numpy()
+    else:
+        labels = np.empty(len(series), dtype=object)
+        labels[:] = series.to_list()
+    if labels.shape not in ((rows,), (rows, 1)):
+        raise ValueError(
+            f"`y` in {file} must have one label for each of the {rows} rows of `x`, got the "
+            f"shape {labels.shape}."
+        )
+    labels = labels.reshape(-1)
+    return _object_cells(labels, file) if labels.dtype == object else _plain_cells(labels, file)
+
+
+def _plain_cells(y: NDArray[Any], file: str) -> tuple[list[str], list[str]]:
+    if y.dtype.kind not in "buifU":
+        raise ValueError(f"`y` in {file} must hold numbers or text, got {y.dtype}.")
+    if y.dtype.kind in "Ub":
+        return [str(label).strip() for label in y], []
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        return ["" if np.isnan(label) else repr(float(label)) for label in y], []
+    others = y[y != -1]
+    counts_classes = y.dtype.kind in "iu" or bool(
+        ((others >= 0) & (others == np.floor(others))).all()
+    )
+    if not counts_classes or len(others) == len(y):
+        return [str(label) for label in y.tolist()], []
+    return ["" if label == -1 else str(label) for label in y.tolist()], [
+        _minus_one(len(y) - len(others))
+    ]
+
+
+def _object_cells(y: NDArray[Any], file: str) -> tuple[list[str], list[str]]:
+    """Texts, or whole numbers, with gaps among them."""
+    known = [label for label in y.tolist() if not is_missing(label)]
+    strange = [type(label).__name__ for label in known if not is_cell(label)]
+    if strange:
+        raise ValueError(f"`y` in {file} must hold numbers or text, got a {strange[0]}.")
+    cells, unlabeled = object_texts(y.tolist()), sum(label == -1 for label in known)
+    if not unlabeled or any(isinstance(label, float) for label in known):
+        return cells, []
+    return ["" if cell == "-1" else cell for cell in cells], [_minus_one(unlabeled)]
+
+
+def _minus_one(unlabeled: int) -> str:
+    return f"-1 in `y` means unlabeled: {unlabeled} rows."
 
 
 def _by_text(known: Sequence[str], where: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from labelgrad.files import write_whole
 from labelgrad.training.log import revision
 
 Line = dict[str, Any]
+RESULTS, COMMANDS = "results.jsonl", "commands.jsonl"
 
 
 class Results:
@@ -31,7 +32,7 @@ class Results:
     def __init__(self, folder: str | Path, settings: Line):
         self.folder = Path(folder)
         self.settings: Line = json.loads(json.dumps(settings))  # as it will be read back
-        self.path, self._begun = self.folder / "results.jsonl", self.folder / "commands.jsonl"
+        self.path, self._begun = self.folder / RESULTS, self.folder / COMMANDS
         for earlier in _read(self._begun):
             self._check(earlier["settings"])
         self.lines = _read(self.path)

@@ -7,11 +7,12 @@ import random
 import zipfile
 
 import numpy as np
+import pandas  # noqa: F401 - pyarrow would load it, and its files, where only the data may be read
 import pytest
 from PIL import Image
 
-from labelgrad.inputs.dataset import Dataset
-from labelgrad.inputs.read import prepare, read
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import prepare, read
 
 TRIALS = 1000
 SCRAPS = [b"", b",", b"\n", b'"', b"\0", b"\xff", b"../", b"/etc/passwd", b";", b"nan", b"1e999"]
@@ -125,7 +126,7 @@ def read_twice(path):
     source = read(path)
     assert isinstance(source, Dataset)
     assert len(source.x) == len(source.y) == len(source.names)
-    assert prepare(source.preparation, path).x.equal(source.x)
+    assert prepare(source.preprocessing, path).x.equal(source.x)
 
 
 def write_arrays(folder, draw):
@@ -155,10 +156,10 @@ def test_no_bytes_lead_anywhere_but_to_a_source_or_a_sentence(only_inside, kind)
 def test_nor_do_they_when_they_are_new_data(only_inside, kind):
     whole = {"csv": TABLE, "npz": npz()}[kind]
     (only_inside / f"old.{kind}").write_bytes(whole)
-    preparation = read(only_inside / f"old.{kind}").preparation
+    preprocessing = read(only_inside / f"old.{kind}").preprocessing
     draw, write = random.Random(1), write_file(f"new.{kind}", whole)
     sentences = [
-        said(prepare, preparation, write(only_inside / str(i), draw)) for i in range(TRIALS // 4)
+        said(prepare, preprocessing, write(only_inside / str(i), draw)) for i in range(TRIALS // 4)
     ]
     assert None in sentences
     assert set(sentences) != {None}

@@ -9,9 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits
 
-from labelgrad.inputs.columns import Category, Number, fit_column, from_json, to_json
-from labelgrad.inputs.read import prepare, read
+from labelgrad.inputs.columns import Category, Encoder, Number, fit_column, from_json, to_json
+from labelgrad.inputs.kinds import kind_named, prepare, read
+from labelgrad.inputs.row_scale import spreads
 from labelgrad.inputs.targets import targets
 
 TABLE = """age,city,since,visits,id,planet,species
@@ -38,6 +40,11 @@ def standardized(values):
     return (values - values.mean()) / values.std()
 
 
+def unit(width):
+    """What a standard deviation is in a row of so many numbers, and the 1 of a category."""
+    return 3 / math.sqrt(width)
+
+
 def test_columns_become_what_can_be_worked_out_by_hand(table):
     source = read(table(TABLE), target="species")
     ages = np.array([20, 30, 27.5, 40, 25])  # the median where missing
@@ -53,7 +60,7 @@ def test_columns_become_what_can_be_worked_out_by_hand(table):
             standardized([1, 2, 4, 8, 16]),
         ]
     )
-    torch.testing.assert_close(source.x, torch.tensor(expected, dtype=torch.float32))
+    torch.testing.assert_close(source.x, torch.tensor(unit(7) * expected, dtype=torch.float32))
     assert source.y.tolist() == [0, 1, -1, 0, -1]
     assert source.classes == ("cat", "dog")
     assert source.names == ["1", "2", "3", "4", "5"]
@@ -76,24 +83,24 @@ def test_what_was_decided_is_said(table):
 
 def test_new_rows_are_treated_like_the_old_in_another_process(table):
     source = read(table(TABLE), target="species")
-    preparation = json.loads(json.dumps(source.preparation))
+    preprocessing = json.loads(json.dumps(source.preprocessing))
     without_target = "\n".join(line.rpartition(",")[0] for line in TABLE.splitlines())
-    again = prepare(preparation, table(without_target, "new.csv"))
+    again = prepare(preprocessing, table(without_target, "new.csv"))
     assert torch.equal(again.x, source.x)
     assert (again.names, again.skipped) == (source.names, [])
-    one = prepare(preparation, table("\n".join(TABLE.splitlines()[:2]), "one.csv"))
+    one = prepare(preprocessing, table("\n".join(TABLE.splitlines()[:2]), "one.csv"))
     assert torch.equal(one.x, source.x[:1])
 
 
 def test_new_columns_may_stand_anywhere(table):
     source = read(table("a,b,y\n1,x,u\n2,z,v\n5,x,\n"), target="y")
-    other = prepare(source.preparation, table("extra,b,a\n?,x,1\n!,z,2\n!,x,5\n", "new.csv"))
+    other = prepare(source.preprocessing, table("extra,b,a\n?,x,1\n!,z,2\n!,x,5\n", "new.csv"))
     assert torch.equal(other.x, source.x)
 
 
 def test_texts_never_seen_and_numbers_far_away_stay_finite(table):
     source = read(table("a,b,y\n1,x,u\n2,z,v\n5,x,\n"), target="y")
-    new = prepare(source.preparation, table("a,b\n1e300,new\ninf,\n,?\n", "new.csv"))
+    new = prepare(source.preprocessing, table("a,b\n1e300,new\ninf,\n,?\n", "new.csv"))
     assert new.x.isfinite().all()
     assert new.x[:, 1:].sum() == 0
 
@@ -120,8 +127,8 @@ def test_parquet_and_csv_give_the_same(table, tmp_path):
     one, two = read(tmp_path / "t.parquet", target="y"), read(table(text), target="y")
     assert torch.equal(one.x, two.x)
     assert torch.equal(one.y, two.y)
-    assert one.preparation == two.preparation
-    assert "Left out (empty): 'list'." in one.notes
+    assert one.preprocessing == two.preprocessing
+    assert "Left out (lists, bytes or other objects): 'list'." in one.notes
 
 
 def test_parquet_times_may_have_nanoseconds(tmp_path):
@@ -132,7 +139,8 @@ def test_parquet_times_may_have_nanoseconds(tmp_path):
     times = arrow.array([0, day + 1, 3 * day, 5 * day], type=arrow.timestamp("ns"))
     parquet.write_table(arrow.table({"t": times, "y": ["a", "b", "a", ""]}), tmp_path / "t.pq")
     source = read(tmp_path / "t.pq")
-    torch.testing.assert_close(source.x[:, 0].double(), torch.tensor(standardized([0, 1, 3, 5])))
+    expected = torch.tensor(unit(1) * standardized([0, 1, 3, 5]))
+    torch.testing.assert_close(source.x[:, 0].double(), expected)
 
 
 def test_without_pyarrow_the_error_says_what_to_install(monkeypatch, table):
@@ -200,7 +208,7 @@ def test_column_kinds():
     assert (len(many.texts), many.other) == (50, True)
     assert many.encode(["0 words", "never seen"]).sum(axis=1).tolist() == [1, 1]
     assert fit_column("a", ["1e308", "-1e308", "1e308"]).startswith("numbers too large")
-    assert fit_column("a", ["5", "", "5"]) == Number("a", 5.0, 5.0, 1.0, missing=True)
+    assert fit_column("a", ["5", "", "5"]) == Number("a", 5.0, missing=True, decimals=0)
     assert fit_column("a", ["1_0", "2_0", "1_0"]).texts == ("1_0", "2_0")
 
 
@@ -217,7 +225,6 @@ def test_any_column_is_finite_and_the_same_through_json(cells, new):
     if isinstance(column, str):
         return
     rows = column.encode(cells)
-    assert rows.dtype == np.float32
     assert np.isfinite(rows).all()
     again = from_json(json.loads(json.dumps(to_json(column))))
     assert again == column
@@ -226,12 +233,61 @@ def test_any_column_is_finite_and_the_same_through_json(cells, new):
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30))
-def test_a_number_column_has_mean_zero_and_deviation_one(numbers):
+def test_a_column_of_numbers_has_mean_zero_and_the_rows_length_and_is_shown_as_written(numbers):
+    mean, spread = spreads(np.array([numbers]).T)
     column = fit_column("a", [repr(n) for n in numbers])
-    if isinstance(column, Number) and column.std > 1e-3:
-        rows = column.encode([repr(n) for n in numbers]).astype(np.float64)
+    if isinstance(column, Number) and np.std(numbers) > 1e-3:
+        encoder = Encoder.fit([column], mean, spread)
+        rows = encoder.rows([[repr(n) for n in numbers]]).double()
         assert abs(rows.mean()) < 1e-4
-        assert abs(rows.std() - 1) < 1e-4
+        assert abs(rows.std(correction=0) - 3) < 1e-4
+        for number, row in zip(numbers, rows.numpy(), strict=True):
+            (shown,) = encoder.show(row)
+            assert float(shown) == pytest.approx(number, abs=1e-5 * max(map(abs, numbers)))
+
+
+def test_cells_are_shown_as_they_were_written(table):
+    text = "a,many,big,when,at,b,y\n" + "".join(
+        f"{i % 9},{i / 7},{1234567 + 1001 * i},2020-01-{i + 1:02},2020-01-{i + 1:02} 12:{i:02},"
+        f"{'xy'[i % 2]},{i % 2}\n"
+        for i in range(30)
+    )
+    source, kind = read(table(text)), kind_named("table")
+    assert kind.columns(source.preprocessing) == ["a", "many", "big", "when", "at", "b"]
+    for i in range(30):
+        shown = kind.show(source.preprocessing, source.x[i].numpy())
+        a, many, big, when, at, b = shown.cells
+        assert (a, big, b) == (str(i % 9), str(1234567 + 1001 * i), "xy"[i % 2])
+        assert (when, at) == (f"2020-01-{i + 1:02}", f"2020-01-{i + 1:02} 12:{i:02}")
+        assert float(many) == pytest.approx(i / 7, rel=1e-4)
+        assert len(many) < 9
+        assert shown.picture is None
+
+
+def test_digits_reach_the_network_alike_from_a_file_a_frame_and_an_array(table):
+    x, y = load_digits(return_X_y=True)
+    header = ",".join([*(f"p{i}" for i in range(64)), "y"])
+    lines = [",".join(map(str, [*row.astype(int), label])) for row, label in zip(x, y, strict=True)]
+    file = read(table("\n".join([header, *lines])))
+    array = read(x, y)
+    varies = torch.tensor(x.std(0) > 0)
+    length = math.sqrt(varies.sum() / 64)  # the constant columns are left out of the file
+    torch.testing.assert_close(file.x, array.x[:, varies], rtol=1e-5, atol=1e-6)
+    assert file.x.shape[1] == 61
+    assert 0.9 < length < 1
+    assert array.x.abs().max() < 2  # a pixel that is seldom lit is not magnified
+
+
+def test_rare_texts_and_signs_are_not_magnified(table):
+    rows = "".join(f"{i % 10},{'rare' if i == 7 else 'usual'},{i % 2}\n" for i in range(500))
+    source = read(table("a,b,y\n" + rows))
+    assert source.x[:, 1:].max() == pytest.approx(unit(3))
+
+
+def test_a_thousand_columns_take_no_time(table):
+    count = 20_000
+    with pytest.raises(ValueError, match="two columns of one name: 'c0'"):
+        read(table(",".join([*(f"c{i}" for i in range(count)), "c0"]) + "\n" + "1," * count + "1"))
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
@@ -246,7 +302,7 @@ def test_line_ends_quotes_and_a_byte_order_mark_do_not_matter(table):
     quoted = TABLE.replace("Rome", '"Rome"').replace("\n", "\r\n\r\n")
     other = read(table(b"\xef\xbb\xbf" + quoted.encode(), "other.csv"), target="species")
     assert torch.equal(plain.x, other.x)
-    assert plain.preparation == other.preparation
+    assert plain.preprocessing == other.preprocessing
 
 
 @pytest.mark.parametrize(
@@ -299,7 +355,7 @@ def test_a_target_of_ten_thousand_texts_needs_to_be_meant(table):
 def test_new_tables_must_fit_the_old(table, text, message):
     source = read(table("a,b,y\n1,x,u\n2,z,v\n5,x,\n"), target="y")
     with pytest.raises(ValueError, match=message):
-        prepare(source.preparation, table(text, "new.csv"))
+        prepare(source.preprocessing, table(text, "new.csv"))
 
 
 def test_what_is_not_data_is_said(table, tmp_path):
@@ -314,9 +370,9 @@ def test_what_is_not_data_is_said(table, tmp_path):
         read(table(b"PAR1 and no more PAR1", "t.parquet"), target="y")
 
 
-def test_a_preparation_of_another_kind_or_version_is_refused(table, tmp_path):
+def test_a_preprocessing_of_another_kind_or_version_is_refused(table, tmp_path):
     source = read(table(TABLE), target="species")
     with pytest.raises(ValueError, match=r"must be table like the training data, and .* pictures"):
-        prepare(source.preparation, tmp_path)
-    with pytest.raises(ValueError, match="must be of version 1, got 99"):
-        prepare(source.preparation | {"version": 99}, table(TABLE))
+        prepare(source.preprocessing, tmp_path)
+    with pytest.raises(ValueError, match="must be of version 2, got 99"):
+        prepare(source.preprocessing | {"version": 99}, table(TABLE))

@@ -7,8 +7,11 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
-from labelgrad.inputs.read import prepare, read
+from labelgrad.inputs.base import Scale
+from labelgrad.inputs.kinds import kind_named, prepare, read, read_inputs
+from labelgrad.inputs.row_scale import row_scale
 
 RANDOM = np.random.default_rng(0)
 COLUMNS = RANDOM.normal(5, 3, (12, 4))
@@ -26,7 +29,7 @@ def npz(tmp_path):
 
 def test_two_dimensions_are_a_standardized_table(npz):
     source = read(npz(x=COLUMNS, y=LABELS))
-    expected = (COLUMNS - COLUMNS.mean(0)) / COLUMNS.std(0)
+    expected = (COLUMNS - COLUMNS.mean(0)) / COLUMNS.std(0) * 3 / np.sqrt(4)
     torch.testing.assert_close(source.x, torch.tensor(expected, dtype=torch.float32))
     assert source.y.tolist() == LABELS.tolist()
     assert (source.kind, source.task, source.classes) == (
@@ -44,8 +47,77 @@ def test_missing_values_are_treated_as_in_a_table(npz):
     source = read(npz(x=x, y=LABELS))
     assert source.x.shape == (12, 5)
     known = np.delete(x[:, 1], 2)
-    assert source.x[2, 1].item() == pytest.approx((np.median(known) - known.mean()) / known.std())
-    assert source.x[:, 2].tolist() == [0, 0, 1, *[0] * 9]
+    unit = 3 / np.sqrt(5)
+    expected = unit * (np.median(known) - known.mean()) / known.std()
+    assert source.x[2, 1].item() == pytest.approx(expected)
+    assert source.x[:, 2].tolist() == pytest.approx([0, 0, unit, *[0] * 9])
+    x[2, 1] = np.inf
+    assert torch.equal(read(npz(x=x, y=LABELS)).x, source.x)
+
+
+def estimator_rows(x):
+    """What `LGAClassifier` makes of its X."""
+    mean, scale = row_scale(x)
+    return ((x.astype(np.float64) - mean) / scale).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        COLUMNS,
+        COLUMNS.astype(np.float32),
+        np.hstack([COLUMNS, np.ones((12, 2)), np.arange(12)[:, None]]),  # constant, and counting
+        load_digits().data,
+        load_digits().data.astype(np.uint8),
+        COLUMNS > 5,
+    ],
+)
+def test_every_column_is_kept_and_scaled_as_the_estimators_do(x):
+    inputs, source = read_inputs(x), read(x, np.arange(len(x)) % 3)
+    assert np.array_equal(inputs.x.numpy(), estimator_rows(x))
+    assert torch.equal(source.x, inputs.x)
+    assert inputs.preprocessing.items() <= source.preprocessing.items()
+    stored = json.loads(json.dumps(inputs.preprocessing))
+    assert torch.equal(prepare(stored, x).x, inputs.x)
+    assert kind_named("arrays").transform(inputs.preprocessing, inputs.x) == Scale(1.0, 0.0)
+
+
+def test_numbers_of_any_size_stay_finite():
+    x = COLUMNS.copy()
+    x[:, 0] = np.resize([1e308, -1e308, 1.7e308], 12)
+    x[:, 1] = np.resize([1e-320, 0], 12)
+    x[:, 2] = np.nan
+    inputs = read_inputs(x)
+    assert inputs.x.isfinite().all()
+    assert inputs.x.shape == (12, 5)
+    assert inputs.x[:, 0].std() > 0
+
+
+def test_arrays_without_a_column_that_varies_are_refused_only_with_labels():
+    assert read_inputs(np.ones((3, 2))).x.tolist() == [[0, 0]] * 3
+
+
+def test_pictures_in_arrays_behave_as_pictures_and_rows_as_tables():
+    arrays, pictures, table = map(kind_named, ("arrays", "pictures", "table"))
+    assert arrays.defaults((3, 8, 8)) == pictures.defaults((3, 8, 8))
+    assert arrays.defaults((5,)) == table.defaults((5,))
+    x = RANDOM.random((12, 8, 8)) * 4 - 1
+    source = read(x, LABELS)
+    scale = arrays.transform(source.preprocessing, source.x[:2])  # whichever rows are at hand
+    seen = scale(source.x)
+    assert (seen.min().item(), seen.max().item()) == pytest.approx((-1, 1))
+    assert arrays.show(source.preprocessing, source.x[0].numpy()) == (None, [])
+    whole = read((255 * RANDOM.random((12, 8, 8))).astype(np.uint8), LABELS)
+    assert arrays.transform(whole.preprocessing, whole.x) == Scale(2 / 255, -1.0)
+    assert arrays.show(whole.preprocessing, whole.x[0].numpy()).picture.shape == (1, 8, 8)
+    assert arrays.columns(whole.preprocessing) == []
+    rows = read(COLUMNS.round(2), LABELS)
+    assert arrays.columns(rows.preprocessing) == ["0", "1", "2", "3"]
+    shown = arrays.show(rows.preprocessing, rows.x[3].numpy()).cells
+    assert shown == [f"{value:.15g}" for value in COLUMNS[3].round(2)]
+    outputs = torch.rand(12, 3)
+    assert torch.equal(arrays.near(whole.x, outputs), outputs)
+    assert torch.equal(arrays.near(rows.x, outputs), rows.x)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +159,12 @@ def test_three_and_four_dimensions_are_pictures(npz, shape, expected):
 def test_new_rows_are_treated_like_the_old(npz, shape):
     x = RANDOM.integers(0, 256, shape)
     source = read(npz(x=x, y=LABELS))
-    preparation = json.loads(json.dumps(source.preparation))
-    again = prepare(preparation, npz("new.npz", x=x[3:]))
+    preprocessing = json.loads(json.dumps(source.preprocessing))
+    again = prepare(preprocessing, npz("new.npz", x=x[3:]))
     assert torch.equal(again.x, source.x[3:])
     assert again.names == [str(row) for row in range(9)]
     with pytest.raises(ValueError, match=r"rows of the shape .*, as for training, got"):
-        prepare(preparation, npz("new.npz", x=np.zeros((2, 9, 9))))
+        prepare(preprocessing, npz("new.npz", x=np.zeros((2, 9, 9))))
 
 
 def test_new_pictures_must_have_the_same_range(npz):
@@ -100,7 +172,7 @@ def test_new_pictures_must_have_the_same_range(npz):
     with pytest.raises(
         ValueError, match="whole numbers from 0 to 255, as for training, got float64"
     ):
-        prepare(source.preparation, npz("new.npz", x=RANDOM.random((2, 4, 4))))
+        prepare(source.preprocessing, npz("new.npz", x=RANDOM.random((2, 4, 4))))
 
 
 def test_the_order_of_bytes_and_axes_in_the_file_does_not_matter(npz):

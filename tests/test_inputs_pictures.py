@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from labelgrad.inputs.folder import folder_label
+from labelgrad.inputs.kinds import prepare, read
 from labelgrad.inputs.pixels import load_picture, to_grey
-from labelgrad.inputs.read import prepare, read
 
 RED, GREEN, BLUE, GREY = (255, 0, 0), (0, 255, 0), (0, 0, 255), (90, 90, 90)
 
@@ -158,7 +158,7 @@ def test_grey_pictures_have_one_channel_however_they_are_stored(tmp_path):
     source = read(tmp_path)
     assert source.x.shape == (4, 1, 16, 16)
     assert (source.x == 90).all()
-    colour = prepare(source.preparation, save(tmp_path / "c.png", RED))
+    colour = prepare(source.preprocessing, save(tmp_path / "c.png", RED))
     assert colour.x.shape == (1, 1, 16, 16)
     assert (colour.x == 76).all()  # 0.299 of 255
     assert read(tmp_path).x.shape == (5, 3, 16, 16)
@@ -196,19 +196,19 @@ def test_the_size_is_that_of_most_pictures(tmp_path, sides, size):
 
 def test_new_pictures_in_any_layout_are_treated_like_the_old(pets, tmp_path):
     source = read(pets, size=12)
-    preparation = json.loads(json.dumps(source.preparation))
-    again = prepare(preparation, pets)
+    preprocessing = json.loads(json.dumps(source.preprocessing))
+    again = prepare(preprocessing, pets)
     assert torch.equal(again.x, source.x)
     assert again.names == source.names
-    one = prepare(preparation, save(tmp_path / "flat" / "new.png", GREEN))
+    one = prepare(preprocessing, save(tmp_path / "flat" / "new.png", GREEN))
     assert torch.equal(one.x[0], source.x[3])
     save(tmp_path / "flat" / "deep" / "er" / "x.gif", RED)
     (tmp_path / "flat" / "bad.png").write_bytes(b"no")
-    new = prepare(preparation, tmp_path / "flat")
+    new = prepare(preprocessing, tmp_path / "flat")
     assert new.names == ["new.png", "deep/er/x.gif"]
     assert new.skipped == [("bad.png", "not a picture of a known format")]
     with pytest.raises(ValueError, match=r"bad.png cannot be read as a picture"):
-        prepare(preparation, tmp_path / "flat", strict=True)
+        prepare(preprocessing, tmp_path / "flat", strict=True)
 
 
 @pytest.mark.parametrize("side", [400, 12])

@@ -1,0 +1,82 @@
+"""How many of our files one `labelgrad fit table.csv` runs through.
+
+A reader who wants to know what `fit` does has to open these. Only functions that are called
+count: what is merely imported does not.
+
+    python benchmarks/files_visited.py
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+import labelgrad
+from labelgrad.cli import app
+from labelgrad.cli import fit as command
+
+HOME = Path(labelgrad.__file__).parent
+
+
+def main() -> None:
+    """Fit a small table in this process, and print what was visited."""
+    with tempfile.TemporaryDirectory() as folder:
+        visited = files_visited(Path(folder))
+    by_file: dict[str, set[str]] = {}
+    for file, function in visited:
+        by_file.setdefault(file, set()).add(function)
+    for file, functions in sorted(by_file.items()):
+        print(f"{len(functions):4} functions of {file}")
+    print(f"{len(by_file)} files and {len(visited)} functions.")
+
+
+def files_visited(folder: Path) -> set[tuple[str, str]]:
+    """The file and name of every function of ours that is called."""
+    visited: set[tuple[str, str]] = set()
+
+    def trace(frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if code.co_filename.startswith(str(HOME)) and not code.co_name.startswith("<"):
+            visited.add((str(Path(code.co_filename).relative_to(HOME)), code.co_qualname))
+
+    data = write_table(folder / "table.csv")
+    command.usual_workers = lambda device: 1
+    fit(data, folder / "first")  # so that all modules are there: what they run then is no call
+    sys.settrace(trace)
+    try:
+        fit(data, folder / "second")
+    finally:
+        sys.settrace(None)
+    return visited
+
+
+def fit(data: Path, out: Path) -> None:
+    """The command, silent."""
+    before = sys.argv, sys.stdout
+    sys.argv = ["labelgrad", "fit", str(data), "--steps", "30", "--out", str(out)]
+    with open(os.devnull, "w") as sys.stdout:
+        try:
+            app.main()
+        except SystemExit as end:
+            if end.code:
+                raise
+        finally:
+            sys.argv, sys.stdout = before
+
+
+def write_table(path: Path) -> Path:
+    """Sixty rows of two columns, and a label for each of the first twenty."""
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    label = np.where(x.sum(1) > 0, "yes", "no")
+    rows = [f"{a},{b},{label[row] if row < 20 else ''}" for row, (a, b) in enumerate(x)]
+    path.write_text("\n".join(["first,second,label", *rows]) + "\n")
+    return path
+
+
+if __name__ == "__main__":
+    main()

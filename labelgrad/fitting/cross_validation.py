@@ -1,0 +1,342 @@
+"""The trainings of a fit: every method on every fold and on all labels, going at one pace.
+
+Few labels are too dear to be set aside: a fifth of 20 is 4, and 4 examples tell nothing. So they
+are dealt into four folds, and each fold is predicted by a model that was trained on the other
+three; together they judge a method by nearly all labels there are. The model that is kept learns
+from every label. From `ENOUGH` labels on, one fold of the four tells as much as is needed.
+
+The trainings advance in rounds, so whenever a person stops them, all have come equally far (but
+for a part of one round): the comparison is fair, and the model of all labels is there.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labelgrad.fitting.plan import (
+    BATCH,
+    OWN,
+    Plan,
+    learning_rate,
+    loss_for,
+    objective,
+    outputs_for,
+    views,
+)
+from labelgrad.fitting.predictor import outputs_of
+from labelgrad.fitting.verdict import BASELINE, HeldOut
+from labelgrad.functional import mixed_seed
+from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.kinds import kind_named
+from labelgrad.labels.table import LabelTable
+from labelgrad.models.by_name import network
+from labelgrad.objectives.lga import LGA
+from labelgrad.training.batches import Examples, TensorBatches
+from labelgrad.training.parallel import History, finish_all
+from labelgrad.training.recipe import Recipe
+from labelgrad.training.run import Run
+from labelgrad.training.trainer import Trainer
+
+FOLDS, ENOUGH = 4, 400  # folds, and as many labels that one of them is enough
+ROUNDS, SHORTEST = 40, 25  # as many rounds, but none of fewer steps
+ALL = "all-labels"
+Record = dict[str, Any]  # of a step: its number, the loss, and what the terms report
+OnProgress = Callable[[str, int, int, float], None]  # a name, steps done and in all, the loss
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """How a method does after so many steps: over all folds, and in training on all labels."""
+
+    step: int
+    method: str
+    training_loss: float
+    gap: float | None = None  # between the labeled and the unlabeled gradient, where there is one
+    cosine: float | None = None
+    error: float | None = None  # on held-out labels, in the labels' own units
+    loss: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One method on a part of the labels; `held_out` are the rows it does not see."""
+
+    part: str
+    method: str
+    run: Run
+    held_out: Tensor
+
+    @property
+    def step(self) -> int:
+        """Steps taken."""
+        return self.run.trainer.index
+
+
+class CrossValidation:
+    """All trainings of a plan, ready to be advanced; in a `folder` they survive being killed.
+
+    They all draw from the one tensor of the dataset, by row. `share` says which of how many shares
+    of the trainings this is, for several processes. With `only` one method is trained, on the
+    folds alone: to be judged, not kept.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        plan: Plan,
+        *,
+        model: nn.Module | None = None,
+        folder: Path | None = None,
+        device: str = "cpu",
+        share: tuple[int, int] = (0, 1),
+        only: str | None = None,
+    ):
+        if plan.network == OWN and model is None:
+            raise ValueError("The run has a network of its own kind; give it again as `model`.")
+        self.dataset, self.plan, self.folder = dataset, plan, folder
+        self.model, self.device = model, device
+        self.transform = kind_named(dataset.kind).transform(dataset.preprocessing, dataset.x)
+        self.labeled = dataset.labeled.nonzero().squeeze(1)
+        self.unlabeled = (~dataset.labeled).nonzero().squeeze(1)
+        self.mean, self.spread, self.y = 0.0, 1.0, dataset.y
+        if dataset.task == "regression":  # values are learned in units of their own spread
+            known = dataset.y[self.labeled]
+            self.mean, self.spread = float(known.mean()), float(known.std(correction=0))
+            self.y = ((dataset.y - self.mean) / self.spread).float()
+        self.round = max(-(-plan.steps // ROUNDS), min(SHORTEST, plan.steps))
+        self.methods = plan.methods if only is None else (only,)
+        folds = held_out_folds(self.y[self.labeled], seed=plan.seed)
+        held_out = {f"fold-{number}": self.labeled[fold] for number, fold in enumerate(folds, 1)}
+        if only is None:
+            held_out[ALL] = self.labeled[:0]
+        mine, shares = share
+        self.trainings = [
+            Training(part, method, self._run(part, method, rows), rows)
+            for place, (part, rows) in enumerate(held_out.items())
+            for other, method in enumerate(self.methods)
+            if (place + other) % shares == mine
+        ]
+
+    def records(self) -> Iterator[Record]:
+        """Train in rounds to the end; a record of each step, with its part and method."""
+        for target in range(self.round, self.plan.steps + self.round, self.round):
+            for training in self.trainings:
+                if training.step >= min(target, self.plan.steps):
+                    continue
+                for record in training.run:
+                    yield record | {"part": training.part, "method": training.method}
+                    if training.step >= min(target, self.plan.steps):
+                        break
+
+    @property
+    def done(self) -> int:
+        """Steps taken, of all trainings together."""
+        return sum(training.step for training in self.trainings)
+
+    @property
+    def total(self) -> int:
+        """Steps to take, of all trainings together."""
+        return len(self.trainings) * self.plan.steps
+
+    @property
+    def step(self) -> int:
+        """The step that every training has reached."""
+        return min(training.step for training in self.trainings)
+
+    @property
+    def folds(self) -> int:
+        """How many folds there are."""
+        return len({t.part for t in self.trainings if t.part != ALL})
+
+    @property
+    def seconds(self) -> float:
+        """What the training took."""
+        return sum(training.run.seconds for training in self.trainings)
+
+    def trainer(self, method: str) -> Trainer:
+        """The training of a method on all labels."""
+        found = [t for t in self.trainings if (t.part, t.method) == (ALL, method)]
+        return found[0].run.trainer
+
+    def label_table(self, method: str) -> LabelTable | None:
+        """The labels that LGA learned beside all true ones, where it is one of the terms."""
+        terms = self.trainer(method).objective.leaves()
+        return next((term.table for term in terms if isinstance(term, LGA)), None)
+
+    def in_units(self, values: Tensor) -> Tensor:
+        """What networks and label tables say of values, in the labels' own units."""
+        return values.double() * self.spread + self.mean
+
+    def held_out(self) -> HeldOut:
+        """What each method says about the labels that were held out of its training."""
+        folds = [t for t in self.trainings if t.part != ALL]
+        rows = [t.held_out for t in folds if t.method == self.methods[0]]
+        outputs = {name: [torch.zeros(0, outputs_for(self.dataset))] for name in self.methods}
+        for each in folds:
+            mine = Examples(self.dataset.x, rows=each.held_out, transform=self.transform)
+            outputs[each.method].append(outputs_of(each.run.trainer.evaluated, mine))
+        places = torch.cat(rows) if rows else torch.zeros(0, dtype=torch.int64)
+        joined = {name: torch.cat(found) for name, found in outputs.items()}
+        return HeldOut(places, self.y[places], joined, self.dataset.task, self.spread)
+
+    def curves(self) -> list[CurvePoint]:
+        """For every round and method: the held-out error, and how the gradients agreed."""
+        points: list[CurvePoint] = []
+        for method in self.methods:
+            mine = [t for t in self.trainings if t.method == method]
+            weights = [len(t.held_out) for t in mine if t.part != ALL]
+            power = 1 if self.dataset.task == "classification" else 2
+            for records in zip(*(t.run.history for t in mine), strict=False):
+                last, error, loss = records[-1], None, None
+                if weights:
+                    folds = records[: len(weights)]
+                    errors = [record["held_out_error"] ** power for record in folds]
+                    error = np.average(errors, weights=weights) ** (1 / power) * self.spread
+                    loss = np.average([r["held_out_loss"] for r in folds], weights=weights)
+                point = (
+                    last["step"],
+                    method,
+                    last["loss"],
+                    last.get("lga/gap"),
+                    last.get("lga/cosine"),
+                )
+                points.append(CurvePoint(*point, error, loss))
+        return sorted(points, key=lambda point: point.step)
+
+    def _run(self, part: str, method: str, held_out: Tensor) -> Run:
+        plan, rows = self.plan, self.labeled[~torch.isin(self.labeled, held_out)]
+        recipe = Recipe(
+            self._network(),
+            lambda: objective(method, plan, self.dataset),
+            self._batches(rows, self.y),
+            None if method == BASELINE else self._batches(self.unlabeled, None),
+            steps=plan.steps,
+            learning_rate=learning_rate(plan, self.dataset),
+            loss=loss_for(self.dataset),
+            views=views(method, plan, self.dataset),
+            seed=plan.seed,
+            device=self.device,
+        )
+        judged = Examples(self.dataset.x, self.y, held_out, self.transform)
+        return recipe.run(
+            folder=None if self.folder is None else self.folder / f"{part}-{method}",
+            examples={"held_out": judged} if len(held_out) else {},
+            evaluate_every=self.round,
+            checkpoint_every=self.round,
+        )
+
+    def _batches(self, rows: Tensor, y: Tensor | None) -> TensorBatches:
+        return TensorBatches(
+            self.dataset.x,
+            y,
+            rows=rows,
+            batch_size=min(BATCH, len(rows)),
+            seed=self.plan.seed,
+            transform=self.transform,
+        )
+
+    def _network(self) -> Callable[[], nn.Module]:
+        """The same first weights for every training."""
+        if self.model is not None:
+            return partial(copy.deepcopy, self.model)
+        shape = tuple(self.dataset.x.shape[1:])
+        return partial(network, self.plan.network, shape, outputs_for(self.dataset))
+
+
+def held_out_folds(y: Tensor, *, seed: int) -> list[Tensor]:
+    """The places in `y` of each fold; classes, or values, are spread evenly.
+
+    The only label of its class is never held out: every training needs one. Fewer than four
+    values, or classes of one label each, leave nothing to hold out.
+
+    >>> folds = held_out_folds(torch.tensor([0, 0, 0, 0, 1, 1, 2]), seed=0)
+    >>> sorted(torch.cat(folds).tolist())
+    [0, 1, 2, 3, 4, 5]
+    >>> [len(fold) for fold in folds]
+    [2, 2, 1, 1]
+    """
+    generator = torch.Generator().manual_seed(mixed_seed(seed, 3))
+    if y.dtype.is_floating_point:  # from low to high, neighbours mixed
+        groups = list(y.argsort(stable=True).split(FOLDS)) if len(y) >= FOLDS else []
+    else:  # class after class: no two of the first labels of a class share a fold
+        groups = [(y == label).nonzero().squeeze(1) for label in y.unique()]
+    mixed = [group[torch.randperm(len(group), generator=generator)] for group in groups]
+    if not y.dtype.is_floating_point:
+        mixed = [group for group in mixed if len(group) > 1]
+    dealt = torch.cat(mixed) if mixed else torch.zeros(0, dtype=torch.int64)
+    folds = [dealt[place::FOLDS].sort().values for place in range(min(FOLDS, len(dealt)))]
+    return folds[:1] if len(y) >= ENOUGH else folds
+
+
+class TrainingJob:
+    """A cross-validation, or a share of one, as work for another process."""
+
+    def __init__(self, dataset: Dataset, plan: Plan, **options: Any):
+        x, y = torch.as_tensor(dataset.x), torch.as_tensor(dataset.y)
+        self.trained = CrossValidation(replace(dataset, x=x, y=y), plan, **options)
+        self.steps = self.trained.total
+
+    def __iter__(self) -> Iterator[Record]:
+        for record in self.trained.records():
+            yield {"step": self.trained.done, "loss": record["loss"]}
+
+    @property
+    def history(self) -> History:
+        """Nothing: what was learned is in the folder."""
+        return []
+
+
+def train_shares(
+    dataset: Dataset,
+    plan: Plan,
+    model: nn.Module | None,
+    folder: Path,
+    device: str,
+    workers: int,
+    on_progress: OnProgress | None,
+) -> None:
+    """Bring all trainings to their end in several processes; what they learned is in the folder."""
+    same = {"dataset": as_arrays(dataset), "plan": plan, "model": model}
+    same |= {"folder": folder, "device": device}
+    jobs = {
+        f"training {index + 1}/{workers}": same | {"share": (index, workers)}
+        for index in range(workers)
+    }
+    finish_all(TrainingJob, jobs, workers=workers, progress=Callbacks(on_progress))
+
+
+def as_arrays(dataset: Dataset) -> Dataset:
+    """The dataset to hand to another process.
+
+    As NumPy arrays the examples are copied: PyTorch's shared memory is often too small for them.
+    """
+    x: Any = dataset.x.numpy()
+    y: Any = dataset.y.numpy()
+    return replace(dataset, x=x, y=y)
+
+
+class Callbacks:
+    """What several processes tell (see `labelgrad.training.parallel.Progress`), passed on."""
+
+    def __init__(
+        self,
+        on_progress: OnProgress | None,
+        on_count: Callable[[int, int], None] | None = None,
+    ):
+        self.update = on_progress or (lambda name, done, total, loss: None)
+        self.count = on_count or (lambda done, total: None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass

@@ -1,0 +1,177 @@
+"""What reading gives, and what a kind of data must be able to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from labelgrad.step import Views
+
+VERSION = 2  # of a preprocessing; one of another version is refused, not guessed at
+MOST_SHOWN = 6  # columns of a table, beside a label
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Examples with few labels, ready for a model.
+
+    `y` has class indices, -1 where unlabeled, or float64 targets, NaN where unlabeled. `names` are
+    files relative to their folder, rows of a table from 1, or rows of an array from 0.
+    `preprocessing` can be written as JSON, and is all that `prepare` needs to treat new data alike.
+
+    >>> y = torch.tensor([0, -1, 1])
+    >>> x, classes, names = torch.zeros(3, 2), ("cat", "dog"), ["0", "1", "2"]
+    >>> pets = Dataset("arrays", x, y, "classification", classes, names)
+    >>> pets.labeled.tolist()
+    [True, False, True]
+    >>> pets.summary
+    {'labeled': 2, 'unlabeled': 1, 'skipped': 0, 'classes': {'cat': 1, 'dog': 1}}
+    """
+
+    kind: str  # the name of an `InputType`
+    x: Tensor  # (n, channels, height, width), or (n, columns) in float32
+    y: Tensor  # (n,)
+    task: str  # "classification" or "regression"
+    classes: tuple[str, ...]
+    names: list[str]
+    skipped: list[tuple[str, str]] = field(default_factory=list)  # name, reason
+    notes: list[str] = field(default_factory=list)  # what was decided and why, a sentence each
+    preprocessing: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def labeled(self) -> Tensor:
+        """Which examples have a label."""
+        return self.y >= 0 if self.task == "classification" else ~self.y.isnan()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """How many examples of each kind, and of each class."""
+        known = int(self.labeled.sum())
+        counts: dict[str, Any] = {
+            "labeled": known,
+            "unlabeled": len(self.y) - known,
+            "skipped": len(self.skipped),
+        }
+        if self.task == "classification":
+            each = torch.bincount(self.y[self.labeled], minlength=len(self.classes)).tolist()
+            counts["classes"] = dict(zip(self.classes, each, strict=True))
+        return counts
+
+
+class Inputs(NamedTuple):
+    """Examples without labels, how new ones are treated alike, and what was decided."""
+
+    x: Tensor
+    preprocessing: dict[str, Any]
+    notes: list[str]
+
+
+class Prepared(NamedTuple):
+    """New data as the model was trained to see it."""
+
+    x: Tensor
+    names: list[str]
+    skipped: list[tuple[str, str]]
+
+
+class Shown(NamedTuple):
+    """One example as a person looks at it: a picture, or the cells of a table."""
+
+    picture: NDArray[Any] | None  # (channels, height, width) in 8 bits
+    cells: list[str]  # as many as there are `columns`
+
+
+class Defaults(NamedTuple):
+    """What is trained where nothing else is asked for."""
+
+    network: str
+    steps: int
+    learning_rate: float
+    vat_radius: float
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How stored examples become what a network sees, batch by batch.
+
+    >>> Scale(factor=2.0, shift=-1.0)(torch.tensor([0, 1]))
+    tensor([-1.,  1.])
+    """
+
+    factor: float
+    shift: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.float() * self.factor + self.shift
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a person says about their data while handing them over; a kind takes some of it."""
+
+    y: Any = None
+    labels: Path | None = None
+    target: str | None = None
+    task: str | None = None
+    size: int | None = None
+    strict: bool = False
+
+
+class InputType(Protocol):
+    """A kind of data: all that differs between pictures, tables and whatever comes next.
+
+    `preprocessing` is what `read` or `inputs` decided, `x` are examples as they store them, and
+    `shape` is that of one of them. A new kind is a file with such a class, and a line in `KINDS`.
+    """
+
+    name: str
+    what: str  # the files it reads, as a sentence calls them
+    key: str  # what one example is called by: "file" or "row"
+    options: tuple[str, ...]  # which of `labels`, `target` and `size` it takes
+
+    def takes(self, data: object, *, new: bool = False) -> bool:
+        """Whether this is data of the kind: a path or an object; `new` ones have no labels."""
+
+    def read(self, data: Any, reading: Reading) -> Dataset:
+        """Examples and labels out of a path or an object."""
+
+    def inputs(self, data: Any) -> Inputs:
+        """Examples alone, out of an object."""
+
+    def prepare(self, preprocessing: dict[str, Any], data: Any, *, strict: bool) -> Prepared:
+        """New examples, out of a path or an object, treated like the old ones."""
+
+    def defaults(self, shape: Sequence[int]) -> Defaults:
+        """The usual network for such examples, and how it is trained."""
+
+    def transform(self, preprocessing: dict[str, Any], x: Tensor) -> Scale:
+        """What turns stored examples into those a network sees."""
+
+    def views(self, shape: Sequence[int], scale: Scale, mirror: bool) -> Views:
+        """How examples may be changed at random, once they are transformed by `scale`."""
+
+    def columns(self, preprocessing: dict[str, Any]) -> list[str]:
+        """The headings of the cells that `show` gives; none for pictures."""
+
+    def show(self, preprocessing: dict[str, Any], row: NDArray[Any]) -> Shown:
+        """One stored example as a person would look at it."""
+
+    def near(self, x: Tensor, outputs: Tensor) -> Tensor:
+        """The points (n, any) that neighbours are measured between; outputs are the model's."""
+
+
+def join_few(names: Iterable[object], most: int = 5) -> str:
+    """The first few names, and how many more there are.
+
+    >>> join_few(["a", "b"]), join_few(range(9), most=2)
+    ("'a', 'b'", '0, 1 and 7 more')
+    """
+    listed = list(names)
+    shown = ", ".join(repr(name) for name in listed[:most])
+    return shown if len(listed) <= most else f"{shown} and {len(listed) - most} more"

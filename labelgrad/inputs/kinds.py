@@ -1,0 +1,124 @@
+"""The kinds of data, and the one way in: what is handed over decides how it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from labelgrad.inputs.arrays import Arrays
+from labelgrad.inputs.base import VERSION, Dataset, Inputs, InputType, Prepared, Reading
+from labelgrad.inputs.images import ImageFolder
+from labelgrad.inputs.table import Table
+from labelgrad.inputs.targets import TASKS
+
+KINDS: tuple[InputType, ...] = (ImageFolder(), Table(), Arrays())  # the first that takes it reads
+
+
+def kind_named(name: str) -> InputType:
+    """The kind of a name, as a `Dataset` has it.
+
+    >>> kind_named("pictures").key, kind_named("table").key
+    ('file', 'row')
+    """
+    for kind in KINDS:
+        if kind.name == name:
+            return kind
+    known = ", ".join(kind.name for kind in KINDS)
+    raise ValueError(f"A kind of data must be one of {known}, got {name!r}.")
+
+
+def read(
+    data: Any,
+    y: Any = None,
+    *,
+    labels: str | Path | None = None,
+    target: str | None = None,
+    task: str | None = None,
+    size: int | None = None,
+    strict: bool = False,
+) -> Dataset:
+    r"""Read a folder of pictures, a table (CSV or Parquet), an .npz file, a data frame or an array.
+
+    A folder has a subfolder for each class and `unlabeled`, or a `labels` file with the columns
+    file and label; pictures are made `size`×`size`, and a damaged one is skipped unless `strict`.
+    A table or a data frame has its labels in the column `target`, empty where there is none. An
+    .npz file has `x` and `y`. With an array comes its `y`, and with a data frame it may: unlabeled
+    is -1, NaN or missing. Classes or numbers? The labels decide, unless `task` does.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "pets.csv")
+    ...     _ = file.write_text("weight,legs,pet\n4,4,cat\n30,4,dog\n0.1,2,\n")
+    ...     pets = read(file, target="pet")
+    ...     new = prepare(pets.preprocessing, file)
+    >>> pets.summary
+    {'labeled': 2, 'unlabeled': 1, 'skipped': 0, 'classes': {'cat': 1, 'dog': 1}}
+    >>> bool((new.x == pets.x).all())
+    True
+    >>> read([[0.5], [1.0], [2.0]], [0, 1, -1]).y
+    tensor([ 0,  1, -1])
+    """
+    data = _located(data)
+    if isinstance(data, Path) and y is not None:
+        raise ValueError("`y` is for arrays; a file or folder has its labels in it.")
+    kind = _kind_of(data)
+    for name, option in (("labels", labels), ("size", size), ("target", target)):
+        if option is not None and name not in kind.options:
+            owner = " or ".join(other.name for other in KINDS if name in other.options)
+            raise ValueError(
+                f"`{name}` is for {owner}, and the data are {kind.name}; leave it out."
+            )
+    if task is not None and task not in TASKS:
+        raise ValueError(f"`task` must be one of {', '.join(TASKS)}, got {task!r}.")
+    file = None if labels is None else Path(labels)
+    return kind.read(data, Reading(y, file, target, task, size, strict))
+
+
+def read_inputs(X: Any) -> Inputs:
+    """Treat an array or a data frame as `read` does, without labels.
+
+    >>> read_inputs([[1.0, 7.0], [3.0, 7.0]]).x.round(decimals=2)
+    tensor([[-2.1200,  0.0000],
+            [ 2.1200,  0.0000]])
+    """
+    if isinstance(X, str | Path):
+        raise ValueError(f"X must be an array or a data frame, got the path {str(X)!r}.")
+    return _kind_of(X).inputs(X)
+
+
+def prepare(preprocessing: dict[str, Any], data: Any, *, strict: bool = False) -> Prepared:
+    """Read new data without labels the way `preprocessing`, of a `Dataset`, read the old.
+
+    Pictures may lie in the folder in any way, and one picture alone will do; a table or a data
+    frame needs the columns that were used; an .npz file needs `x`.
+    """
+    if preprocessing.get("version") != VERSION:
+        raise ValueError(
+            f"The preprocessing must be of version {VERSION}, got {preprocessing.get('version')!r};"
+            f" read the training data anew."
+        )
+    data, kind = _located(data), kind_named(preprocessing["kind"])
+    if kind.takes(data, new=True):
+        return kind.prepare(preprocessing, data, strict=strict)
+    wanted = f"New data must be {kind.name} like the training data"
+    if isinstance(data, Path):
+        raise ValueError(f"{wanted}, and {data} holds {_kind_of(data).name}.")
+    raise ValueError(f"{wanted}: give {kind.what}, not a {type(data).__name__}.")
+
+
+def _located(data: Any) -> Any:
+    """A text is a path, and there must be something."""
+    if not isinstance(data, str | Path):
+        return data
+    path = Path(data)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file or folder {path}.")
+    return path
+
+
+def _kind_of(data: Any) -> InputType:
+    for kind in KINDS:
+        if kind.takes(data):
+            return kind
+    *first, last = (kind.what for kind in KINDS)
+    raise ValueError(f"Data must be {', '.join(first)} or {last}, got {data}.")
