@@ -10,8 +10,8 @@ from labelgrad.report.data import (
     Gradients,
     ReportData,
     Result,
-    reliability,
 )
+from labelgrad.training.evaluation import reliability
 
 RANDOM = np.random.default_rng(0)
 STEPS = list(range(0, 1001, 100))

@@ -13,13 +13,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.utils import check_random_state
 from torch import nn
 
 import labelgrad
 from labelgrad import files as whole_file
+from labelgrad.augment.views import Noise
 from labelgrad.fitting.calibration import temperature
-from labelgrad.fitting.cross_validation import ENOUGH, held_out_folds
+from labelgrad.fitting.cross_validation import ENOUGH, CrossValidation, held_out_folds
+from labelgrad.fitting.plan import learning_rate, make_plan, views
 from labelgrad.fitting.verdict import judge
+from labelgrad.inputs.kinds import read
+from labelgrad.schedules import Drop
 from labelgrad.training.evaluation import calibration_error
 from tests.command import COMMAND, hear_ctrl_c, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
@@ -282,6 +287,90 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(tmp_path):
         labelgrad.fit(data, target="answer", steps=10, seed=seed, out=tmp_path / name)
     a, b, c = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
     assert a == b != c
+
+
+def small_arrays(*, values=False):
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    truth, hidden = (x.sum(1), np.nan) if values else (x.sum(1) > 0, -1)
+    return x, np.where(np.arange(60) < 20, truth, hidden)
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_fit_and_the_estimator_train_the_same_weights(values):
+    x, y = small_arrays(values=values)
+    estimator = labelgrad.LGARegressor if values else labelgrad.LGAClassifier
+    fitted = estimator(steps=30, random_state=5).fit(x, y)
+    seed = int(check_random_state(5).randint(2**31))  # as the estimator draws it
+    dataset = read(x, y)
+    trained = CrossValidation(dataset, make_plan(dataset, steps=30, seed=seed))
+    for _ in trained.records():
+        pass
+    same = trained.trainer("lga-evidence").model
+    for one, other in zip(same.parameters(), fitted.module_.parameters(), strict=True):
+        assert torch.equal(one.double(), other)
+
+
+def test_only_methods_that_compare_views_see_noisy_rows_and_their_rate_never_drops():
+    dataset = read(*small_arrays())
+    plan = make_plan(dataset, steps=10)
+    for method in ("supervised", "lga", "lga-evidence", "lga-evidence+vat"):
+        assert views(method, plan, dataset) is None
+    for method in ("pi-model", "mean-teacher", "lga+fixmatch", "softmatch"):
+        assert isinstance(views(method, plan, dataset), Noise)
+    assert learning_rate(plan, dataset) == 2e-4
+    pictures = read(np.zeros((8, 8, 8), dtype=np.uint8), np.array([0, 1] * 3 + [-1] * 2))
+    assert views("supervised", plan, pictures) is not None
+    assert isinstance(learning_rate(plan, pictures), Drop)
+
+
+def test_a_person_is_told_of_the_data_of_the_progress_and_of_every_step():
+    told, progress, records = [], [], []
+    labelgrad.fit(
+        *small_arrays(),
+        steps=6,
+        on_data=told.append,
+        on_progress=lambda *said: progress.append(said),
+        on_record=records.append,
+    )
+    assert [dataset.summary["labeled"] for dataset in told] == [20]
+    assert progress[-1][:3] == ("training", 60, 60), "two methods, on four folds and on all labels"
+    steps = [(record["part"], record["method"], record["step"]) for record in records]
+    assert len(set(steps)) == 60
+    assert {method for _, method, _ in steps} == {"supervised", "lga-evidence"}
+    assert all("lga/gap" in record for record in records if record["method"] == "lga-evidence")
+
+
+def test_several_processes_give_the_same_result_without_a_folder():
+    x, y = small_arrays()
+    heard = set()
+    alone = labelgrad.fit(x, y, steps=10)
+    together = labelgrad.fit(
+        x, y, steps=10, workers=2, on_progress=lambda name, *_: heard.add(name)
+    )
+    assert heard == {"training 1/2", "training 2/2"}
+    assert together.labels == alone.labels
+    assert together.verdict == alone.verdict
+    with pytest.raises(ValueError, match="`on_record` needs the training in this process"):
+        labelgrad.fit(x, y, steps=10, workers=2, on_record=print)
+    with pytest.raises(ValueError, match="`workers` must be at least 1"):
+        labelgrad.fit(x, y, steps=10, workers=0)
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_a_summary_comes_back_as_it_was_written(tmp_path, values):
+    result = labelgrad.fit(*small_arrays(values=values), steps=10, out=tmp_path / "run")
+    again = labelgrad.load(tmp_path / "run")
+    assert again.summary == result.summary
+    assert [row.name for row in again.labels] == [row.name for row in result.labels]
+    assert again.summary.to_json() == json.loads((tmp_path / "run" / "result.json").read_text())
+
+
+def test_labels_go_into_a_table_as_they_are():
+    pandas = pytest.importorskip("pandas")
+    result = labelgrad.fit(*small_arrays(), steps=5)
+    frame = pandas.DataFrame(result.labels)
+    assert list(frame.columns[:3]) == ["name", "label", "label_probability"]
+    assert len(frame) == 40
 
 
 # Stopping and going on

@@ -375,7 +375,7 @@ def test_killed_during_the_second_fit_it_goes_on_to_the_same_bytes(tmp_path, mon
             "9 examples that are not in the data: '61', '62', '63', '64', '65' and 4 more",
         ),
         ("pets", "file,label\n30,dog\n", "must have the columns row and label, got 'file'"),
-        ("pets", "", "got nothing in its first line"),
+        ("pets", "", "is empty: it must have the columns row and label"),
         ("pets", "row,label\n30,dog,3\n", "broken on line 2"),
         ("pets", 'row,label\n"30', "broken"),
         ("pets", "row,label\n30,\0\n", "zero byte"),

@@ -18,11 +18,11 @@ from PIL import Image
 
 from labelgrad.report import charts, comparisons, svg
 from labelgrad.report.choose import choose
-from labelgrad.report.data import Curve, Estimate, Example, Gradients, reliability
+from labelgrad.report.data import Curve, Estimate, Example, Gradients
 from labelgrad.report.page import render
 from labelgrad.report.text import plain
 from labelgrad.report.thumbnail import thumbnail
-from labelgrad.training.evaluation import calibration_error
+from labelgrad.training.evaluation import calibration_error, reliability
 from tests.report_samples import LABELS, PROBABILITIES, pictures, regression, table
 
 NASTY = (
@@ -150,7 +150,7 @@ def test_the_numbers_of_a_classification_are_those_given():
     text = Page(render(pictures())).words
     for shown in ("4.1% 2.1% to 6.2%", "9.3% 6.7% to 11.9%", "points better 5.2 3.1 to 7.4"):
         assert shown in text
-    assert "60 labeled and 1,737 unlabeled pictures, lga+vat , 1,000 steps in 1 min 15 s" in text
+    assert "60 labeled and 1,737 unlabeled examples, lga+vat , 1,000 steps in 1 min 15 s" in text
     assert "The unlabeled data helped." in text
     assert "cat dog 4 19.0% bird dog 2 10.0% dog cat 1 5.3%" in text
     before = calibration_error(torch.tensor(PROBABILITIES), torch.tensor(LABELS))
@@ -297,8 +297,8 @@ def test_what_does_not_fit_together_is_refused():
         Curve("lga", "error", range(11), [0.1, 0.2])
     with pytest.raises(ValueError, match="each of the 3 classes"):
         pictures(confusion=[[1, 2], [3, 4]])
-    with pytest.raises(ValueError, match="must be one of pictures, table, arrays"):
-        pictures(kind="sound")
+    with pytest.raises(ValueError, match="must be one of classification, regression"):
+        pictures(task="clustering")
 
 
 def test_the_same_data_give_the_same_page():

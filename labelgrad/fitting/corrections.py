@@ -23,7 +23,8 @@ from labelgrad.fitting.plan import Plan, begun_with, save_plan, usable_method
 from labelgrad.fitting.predictor import CONFIG
 from labelgrad.fitting.result import Result
 from labelgrad.inputs.base import Dataset, join_few
-from labelgrad.inputs.cells import csv_rows, number
+from labelgrad.inputs.cells import number
+from labelgrad.inputs.folder import listed_labels
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.nearest import did_you_mean
 
@@ -77,7 +78,10 @@ def read_corrections(path: Path, known: Known, *, must_be: bool = False) -> Corr
             raise FileNotFoundError(f"There is no file of corrections {path}.")
         return {}
     found: Corrections = {}
-    for line, name, label in _listed(path, known.key):
+    for line, cell, label in listed_labels(path, [known.key], ["label"]):
+        name = str(PurePosixPath(cell)) if known.key == "file" else cell
+        if not label:
+            continue
         if found.setdefault(name, label) != label:
             raise ValueError(
                 f"{path.name} gives {name!r} two labels: {found[name]!r}, and {label!r} on line "
@@ -157,20 +161,6 @@ def _set_aside(folder: Path) -> None:
     write_whole(aside / PLAN, (folder / PLAN).read_bytes())
     if (folder / CHECKPOINT).exists():
         shutil.rmtree(folder / CHECKPOINT)
-
-
-def _listed(path: Path, key: str) -> list[tuple[int, str, str]]:
-    rows = list(csv_rows(path))
-    header = [cell.casefold() for cell in rows[0][1]] if rows else []
-    if key not in header or "label" not in header:
-        got = join_few(rows[0][1]) if rows else "nothing"
-        raise ValueError(
-            f"{path.name} must have the columns {key} and label, got {got} in its first line."
-        )
-    name, label = header.index(key), header.index("label")
-    cells = ((line, row[name], row[label]) for line, row in rows[1:])
-    as_named = str if key == "row" else lambda cell: str(PurePosixPath(cell))
-    return [(line, as_named(cell), text) for line, cell, text in cells if text]
 
 
 def _check_labels(path: Path, labels: Sequence[str], classes: Sequence[str]) -> None:

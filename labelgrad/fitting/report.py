@@ -25,8 +25,8 @@ from labelgrad.report.data import (
     Gradients,
     ReportData,
     Result,
-    reliability,
 )
+from labelgrad.training.evaluation import reliability
 
 
 def report_data(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -74,7 +75,7 @@ def file_labels(path: Path, files: Files) -> dict[str, str]:
     """The label of each file listed in a CSV with the columns file and label."""
     labels: dict[str, str] = {}
     missing = []
-    for line, file, label in _listed(path):
+    for line, file, label in listed_labels(path, FILE_HEADERS, LABEL_HEADERS, headless=True):
         name = _inside(file, files, f"line {line} of {path.name}")
         if name not in files.inside:
             missing.append(name)
@@ -91,21 +92,31 @@ def file_labels(path: Path, files: Files) -> dict[str, str]:
     return labels
 
 
-def _listed(path: Path) -> list[tuple[int, str, str]]:
-    rows = list(csv_rows(path))
+def listed_labels(
+    path: Path, names: Sequence[str], labels: Sequence[str], *, headless: bool = False
+) -> list[tuple[int, str, str]]:
+    r"""The line, the name and the label of every row of a CSV that has a column for each.
+
+    `names` and `labels` are what these columns may be called; a `headless` file has just the two.
+
+    >>> from tempfile import mkdtemp
+    >>> file = Path(mkdtemp(), "labels.csv")
+    >>> _ = file.write_text("Label,file\ncat,tom.png\n")
+    >>> listed_labels(file, ["file"], ["label"])
+    [(2, 'tom.png', 'cat')]
+    """
+    rows, wanted = list(csv_rows(path)), f"the columns {names[0]} and {labels[0]}"
     if not rows:
-        raise ValueError(f"{path.name} is empty: it must have the columns file and label.")
-    header = [cell.casefold() for cell in rows[0][1]]
-    file = next((header.index(name) for name in FILE_HEADERS if name in header), None)
-    label = next((header.index(name) for name in LABEL_HEADERS if name in header), None)
-    if file is not None and label is not None:
-        return [(line, row[file], row[label]) for line, row in rows[1:]]
-    if len(header) != 2:
-        raise ValueError(
-            f"{path.name} must have the columns file and label, got {join_few(rows[0][1])} in its "
-            f"first line."
-        )
-    return [(line, row[0], row[1]) for line, row in rows]
+        raise ValueError(f"{path.name} is empty: it must have {wanted}.")
+    first = rows[0][1]
+    header = [cell.casefold() for cell in first]
+    name = next((header.index(one) for one in names if one in header), None)
+    label = next((header.index(one) for one in labels if one in header), None)
+    if name is not None and label is not None:
+        return [(line, row[name], row[label]) for line, row in rows[1:]]
+    if headless and len(first) == 2:
+        return [(line, row[0], row[1]) for line, row in rows]
+    raise ValueError(f"{path.name} must have {wanted}, got {join_few(first)} in its first line.")
 
 
 def _inside(file: str, files: Files, where: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from labelgrad.report.data import Curve, Estimate, Gradients, Reliability, Result
+from labelgrad.report.data import Curve, Estimate, Gradients, Result
 from labelgrad.report.svg import (
     WIDTH,
     Format,
@@ -23,6 +23,7 @@ from labelgrad.report.svg import (
     thin,
 )
 from labelgrad.report.text import number, percent
+from labelgrad.training.evaluation import Reliability
 
 LEFT, RIGHT, TOP, FLOOR, HEIGHT = 52, WIDTH - 14, 14, 210, 252
 ROLES = ("method", "baseline")

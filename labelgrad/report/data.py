@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-KINDS = ("pictures", "table", "arrays")
+from labelgrad.training.evaluation import Reliability
+
 TASKS = ("classification", "regression")
 
 
@@ -53,23 +54,6 @@ class Curve:
 
     def __post_init__(self) -> None:
         _same_length(f"The curve {self.name!r}", steps=self.steps, values=self.values)
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Predictions of about the same confidence: its mean, the part that is right, how many."""
-
-    confidence: float
-    accuracy: float
-    count: int
-
-
-@dataclass(frozen=True)
-class Reliability:
-    """How far confidence can be believed: the bins that hold anything, and their error."""
-
-    bins: Sequence[Bin]
-    ece: float
 
 
 @dataclass(frozen=True)
@@ -153,7 +137,6 @@ class ReportData:
     contested: Sequence[Example] = ()
 
     def __post_init__(self) -> None:
-        _one_of("kind", self.kind, KINDS)
         _one_of("task", self.task, TASKS)
         _same_length("The classes", classes=self.classes, class_counts=self.class_counts)
         _same_length("The regression", truth=self.truth, predicted=self.predicted)
@@ -164,24 +147,6 @@ class ReportData:
                     f"The confusion matrix must have a row and a column for each of the "
                     f"{len(self.classes)} classes, got the lengths {sorted(rows)}."
                 )
-
-
-def reliability(probabilities: Any, labels: Any, *, bins: int = 15) -> Reliability:
-    """Predictions in equal bins of their highest probability, and the calibration error.
-
-    >>> reliability([[0.75, 0.25], [0.75, 0.25]], [0, 1])
-    Reliability(bins=(Bin(confidence=0.75, accuracy=0.5, count=2),), ece=0.25)
-    """
-    table, truth = np.asarray(probabilities, dtype=float), np.asarray(labels)
-    confidence, right = table.max(1), table.argmax(1) == truth
-    place = np.clip(np.ceil(confidence * bins).astype(int), 1, bins)
-    filled = tuple(
-        Bin(float(confidence[here].mean()), float(right[here].mean()), int(here.sum()))
-        for here in (place == number for number in range(1, bins + 1))
-        if here.any()
-    )
-    total = sum(each.count * abs(each.confidence - each.accuracy) for each in filled)
-    return Reliability(filled, total / len(truth))
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> None:

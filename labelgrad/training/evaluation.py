@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from labelgrad.losses import CrossEntropy, Loss
@@ -79,6 +81,40 @@ def check_metrics(metrics: Mapping[str, Metric]) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Bin:
+    """Predictions of about the same confidence: its mean, the part that is right, how many."""
+
+    confidence: float
+    accuracy: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How far confidence can be believed: the bins that hold anything, and their error."""
+
+    bins: Sequence[Bin]
+    ece: float
+
+
+def reliability(probabilities: ArrayLike, labels: ArrayLike, *, bins: int = 15) -> Reliability:
+    """Predictions in equal bins of their highest probability, and the calibration error.
+
+    >>> reliability([[0.75, 0.25], [0.75, 0.25]], [0, 1])
+    Reliability(bins=(Bin(confidence=0.75, accuracy=0.5, count=2),), ece=0.25)
+    """
+    confidence, guess = torch.as_tensor(probabilities).double().max(-1)
+    right = (guess == torch.as_tensor(labels, device=guess.device)).double()
+    place = (confidence * bins).ceil().long().clamp(1, bins) - 1
+    columns = torch.stack([torch.ones_like(right), confidence, right])
+    sums = torch.zeros(3, bins, dtype=torch.float64, device=right.device)
+    sums.index_add_(1, place, columns)
+    filled = [(count, sure, good) for count, sure, good in sums.T.tolist() if count]
+    error = sum(abs(sure - good) for _, sure, good in filled) / len(right)
+    return Reliability(tuple(Bin(s / n, good / n, int(n)) for n, s, good in filled), error)
+
+
 def calibration_error(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> float:
     """Expected calibration error: the mean distance of confidence from accuracy, by confidence.
 
@@ -87,9 +123,4 @@ def calibration_error(probabilities: Tensor, labels: Tensor, *, bins: int = 15) 
     >>> calibration_error(torch.tensor([[0.75, 0.25], [0.75, 0.25]]), torch.tensor([0, 1]))
     0.25
     """
-    confidence, guess = probabilities.double().max(-1)
-    right = (guess == labels).double()
-    place = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    distance = torch.zeros(bins, dtype=torch.float64, device=right.device)
-    distance.index_add_(0, place, confidence - right)
-    return float(distance.abs().sum() / len(labels))
+    return reliability(probabilities, labels, bins=bins).ece
