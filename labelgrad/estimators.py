@@ -1,4 +1,8 @@
-"""LGA behind scikit-learn's interface: `fit`, `predict`, and the labels it imputed."""
+"""LGA behind scikit-learn's interface: `fit`, `predict`, and the labels it imputed.
+
+The same rows, seed and settings give the same weights here and through `labelgrad.fit`: the data
+are treated by `labelgrad.inputs`, and the training is a `Recipe`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+import narwhals as nw
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +19,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
     check_array,
     check_consistent_length,
     check_is_fitted,
@@ -22,8 +29,9 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from labelgrad.functional import random_numbers
-from labelgrad.inputs.row_scale import row_scale
+from labelgrad.fitting.plan import steps_for
+from labelgrad.inputs.frames import is_frame
+from labelgrad.inputs.kinds import prepare, read_inputs
 from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.lazy_adam import LazyAdam
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
@@ -48,11 +56,12 @@ class _Network:
         hidden: Sequence[int] = (128, 128),
         *,
         module: Module | None = None,
-        steps: int = 5000,
+        steps: int | None = None,
         learning_rate: float | Schedule = 2e-4,
         label_rate: float | Schedule | str = "auto",
         supervised_weight: float | Schedule = 0.1,
         batch_size: int = 50,
+        device: str | torch.device = "cpu",
         random_state: int | np.random.RandomState | None = None,
     ):
         self.hidden = hidden
@@ -62,38 +71,80 @@ class _Network:
         self.label_rate = label_rate
         self.supervised_weight = supervised_weight
         self.batch_size = batch_size
+        self.device = device
         self.random_state = random_state
 
-    def _inputs(self, X: ArrayLike, *, reset: bool) -> Array:
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = self.module is None
+        return tags
+
+    def _read(self, X: Any) -> Tensor:
+        """X of a fit as the network sees it; how new rows are treated alike is kept."""
+        if self.module is not None:
+            return torch.from_numpy(self._numbers(X, reset=True))
+        if is_frame(X):
+            _check_feature_names(self, X, reset=True)
+            _check_n_features(self, X, reset=True)
+            self.frames_: str | None = nw.from_native(X).implementation.value
+        else:
+            self.frames_, X = None, self._numbers(X, reset=True)
+        found = read_inputs(X)
+        self.preprocessing_ = found.preprocessing
+        return found.x
+
+    def _prepare(self, X: Any) -> Tensor:
+        """New rows as the network sees them."""
+        if self.module is not None:
+            return torch.from_numpy(self._numbers(X, reset=False))
+        if self.frames_ is None or not is_frame(X):
+            X = self._numbers(X, reset=False)
+        else:
+            _check_feature_names(self, X, reset=False)
+            _check_n_features(self, X, reset=False)
+        if self.frames_ is not None and not is_frame(X):  # columns by their places
+            names: Sequence[str] = getattr(self, "feature_names_in_")  # noqa: B009 - scikit-learn's
+            backend: Any = self.frames_
+            X = nw.from_dict(dict(zip(names, X.T, strict=True)), backend=backend).to_native()
+        return prepare(self.preprocessing_, X).x
+
+    def _numbers(self, X: Any, *, reset: bool) -> Array:
         """X as an array of numbers: a table, or any shape when the network is the user's own."""
         own = self.module is not None
         checked: Array = validate_data(
-            self, X, reset=reset, dtype=np.float32, allow_nd=own, ensure_2d=not own
+            self,
+            X,
+            reset=reset,
+            dtype=np.float32 if own else np.float64,
+            allow_nd=own,
+            ensure_2d=not own,
+            ensure_all_finite=True if own else "allow-nan",
         )
         return checked
 
-    def _train(self, x: Array, y: Tensor, labeled: Array, width: int, loss: Loss) -> Tensor:
+    def _train(self, x: Tensor, y: Tensor, labeled: Array, width: int, loss: Loss) -> Tensor:
         """Fit the network, and give the labels imputed for the rows that are not labeled."""
         self._check_settings()
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        self._measure_scale(x)
-        self.module_ = self._build(x, width, seed)
-        inputs, known = self._scaled(x).float(), torch.from_numpy(labeled)
+        known = torch.from_numpy(labeled)
         given, others = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
-        labels = torch.zeros(len(inputs), *y.shape[1:], dtype=y.dtype)
+        labels = torch.zeros(len(x), dtype=y.dtype)
         labels[given] = y
-        recipe = Recipe(
-            self.module_,
+        seed = self.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31)
+        run = Recipe(
+            self._network(x, width),
             lambda: self._objective(len(others), width, loss),
-            self._batches(inputs, labels, given, seed),
-            self._batches(inputs, None, others, seed) if len(others) else None,
-            steps=self.steps,
+            self._batches(x, labels, given, int(seed)),
+            self._batches(x, None, others, int(seed)) if len(others) else None,
+            steps=steps_for(loss, len(given)) if self.steps is None else self.steps,
             learning_rate=self.learning_rate,
             loss=loss,
-            seed=seed,
-        )
-        run = recipe.run()
+            seed=int(seed),
+            device=self.device,
+        ).run()
         self.history_ = list(run)
+        self.module_ = run.trainer.evaluated.cpu()
         if self.module is None:
             self.module_.double()  # a row is then predicted alike alone and among others
         tables = [t.table for t in run.trainer.objective.leaves() if isinstance(t, LGA)]
@@ -101,7 +152,7 @@ class _Network:
 
     def _check_settings(self) -> None:
         for name in ("steps", "batch_size"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
         if isinstance(self.label_rate, str) and self.label_rate != "auto":
             raise ValueError(
@@ -121,32 +172,28 @@ class _Network:
         size = min(self.batch_size, len(rows))
         return TensorBatches(x, y, rows=rows, batch_size=size, seed=seed)
 
-    def _build(self, x: Array, width: int, seed: int) -> nn.Module:
+    def _network(self, x: Tensor, width: int) -> Callable[[], nn.Module]:
         """A network of our own, or a copy of the user's: what was passed in is never changed."""
-        with random_numbers(torch.device("cpu"), seed):
-            if self.module is None:
-                return MLP(x.shape[1], self.hidden, width)
-            module = self.module
+        module = self.module
+        if module is None:
+            return lambda: MLP(x.shape[1], self.hidden, width)
+
+        def checked() -> nn.Module:
             built = copy.deepcopy(module) if isinstance(module, nn.Module) else module()
-        outputs = predict(built, torch.from_numpy(x[:1]))
-        if outputs.shape[1:] != (width,):
-            raise ValueError(
-                f"`module` must give {width} outputs for each row, one for each class or target, "
-                f"got the shape {tuple(outputs.shape)} for one row."
-            )
-        return built
+            outputs = predict(built, x[:1])
+            if outputs.shape[1:] != (width,):
+                raise ValueError(
+                    f"`module` must give {width} outputs for each row, one for each class or "
+                    f"target, got the shape {tuple(outputs.shape)} for one row."
+                )
+            return built
 
-    def _measure_scale(self, x: Array) -> None:
-        """Columns of a table are standardized; what the user's own network gets is left alone."""
-        if self.module is None:
-            self.mean_, self.scale_ = row_scale(x)
-
-    def _scaled(self, x: Array) -> Tensor:
-        return torch.from_numpy(x if self.module is not None else (x - self.mean_) / self.scale_)
+        return checked
 
     def _outputs(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
-        return predict(self.module_, self._scaled(self._inputs(X, reset=False)))
+        x = self._prepare(X)
+        return predict(self.module_, x.double() if self.module is None else x)
 
 
 class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[misc]
@@ -158,11 +205,16 @@ class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[m
         standardized columns.
     module : a network of your own (or a function that makes one), with one output for each
         class; then X may have any shape, and is passed on as it is.
-    steps, learning_rate, batch_size : how the network is trained.
+    steps : how long it is trained; None is as long as `labelgrad.fit` would.
+    learning_rate, batch_size, device : how and where it is trained.
     label_rate : `"auto"`: the imputed labels learn by evidence, without a rate. A number or a
         schedule: they learn by the paper's Algorithm 1 at this rate.
     supervised_weight : T, the weight of the labeled loss beside the imputed one.
-    random_state : the same number gives the same result.
+    random_state : the same number gives the same result, and that of `labelgrad.fit` with this
+        `seed`.
+
+    X is an array of numbers, missing ones among them, or a data frame of pandas or polars with
+    numbers, categories, dates and texts.
 
     Attributes
     ----------
@@ -185,14 +237,11 @@ class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[m
         """Learn from rows with a label, and from rows that carry -1 in its place."""
         if y is None:
             raise ValueError(_NEEDS_Y)
-        x, targets = self._inputs(X, reset=True), column_or_1d(y, warn=True)
-        check_consistent_length(x, targets)
-        if targets.dtype.kind == "f":
-            check_array(targets, ensure_2d=False, input_name="y")  # NaN is no class
-        labeled = _is_labeled(targets)
+        x, (targets, labeled) = self._read(X), _classes(y)
+        check_consistent_length(x, labeled)
         _need_labels(labeled)
-        check_classification_targets(targets[labeled])
-        self.classes_, encoded = np.unique(targets[labeled], return_inverse=True)
+        check_classification_targets(targets)
+        self.classes_, encoded = np.unique(targets, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"y needs labels of at least two classes, got one class: {self.classes_[0]}."
@@ -217,8 +266,9 @@ class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[m
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The accuracy on the rows that have a label; unlabeled ones are left out."""
-        labeled = _is_labeled(column_or_1d(y))
-        return float(super().score(*_rows(labeled, X, y, sample_weight)))
+        classes, labeled = _classes(y)
+        kept = _rows(labeled, X, sample_weight)
+        return float(super().score(kept[0], classes, kept[1]))
 
 
 class LGARegressor(RegressorMixin, _Network, BaseEstimator):  # type: ignore[misc]
@@ -247,14 +297,7 @@ class LGARegressor(RegressorMixin, _Network, BaseEstimator):  # type: ignore[mis
         """Learn from rows with a value, and from rows that carry NaN in its place."""
         if y is None:
             raise ValueError(_NEEDS_Y)
-        x = self._inputs(X, reset=True)
-        targets = check_array(
-            column_or_1d(y, warn=True),
-            ensure_2d=False,
-            ensure_all_finite="allow-nan",
-            dtype=np.float64,
-            input_name="y",
-        )
+        x, targets = self._read(X), _values(y)
         check_consistent_length(x, targets)
         labeled = ~np.isnan(targets)
         _need_labels(labeled)
@@ -263,19 +306,20 @@ class LGARegressor(RegressorMixin, _Network, BaseEstimator):  # type: ignore[mis
         known = torch.from_numpy((targets[labeled] - self.target_mean_) / self.target_scale_)
         imputed = self._train(x, known.float(), labeled, 1, SquaredError())
         self.transduction_ = targets.copy()
-        self.transduction_[~labeled] = self._values(imputed)
+        self.transduction_[~labeled] = self._in_units(imputed)
         return self
 
     def predict(self, X: ArrayLike) -> Array:
         """The value of each row."""
-        return self._values(self._outputs(X))
+        return self._in_units(self._outputs(X))
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² on the rows that have a value; unlabeled ones are left out."""
-        labeled = ~np.isnan(np.asarray(column_or_1d(y), dtype=np.float64))
-        return float(super().score(*_rows(labeled, X, y, sample_weight)))
+        values = _values(y)
+        kept = _rows(~np.isnan(values), X, values, sample_weight)
+        return float(super().score(*kept))
 
-    def _values(self, standardized: Tensor) -> Array:
+    def _in_units(self, standardized: Tensor) -> Array:
         values: Array = standardized[:, 0].double().numpy() * self.target_scale_ + self.target_mean_
         return values
 
@@ -286,11 +330,45 @@ _NEEDS_Y = (
 )
 
 
-def _is_labeled(y: Array) -> Array:
-    """Where y is not -1; texts are always labels."""
-    if y.dtype.kind in "US":
-        return np.ones(len(y), dtype=bool)
-    return np.array([label != -1 for label in y], dtype=bool) if y.dtype == object else y != -1
+def _classes(y: Any) -> tuple[Array, Array]:
+    """The known labels, and which rows have one; -1 and what is missing are none.
+
+    >>> _classes(np.array([2, -1, 5]))
+    (array([2, 5]), array([ True, False,  True]))
+    """
+    series = nw.from_native(y, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        missing = series.is_null().to_numpy()
+        y = np.asarray(series.filter(~series.is_null()).to_list())
+    else:
+        y = column_or_1d(y, warn=True)
+        if y.dtype.kind == "f":
+            check_array(y, ensure_2d=False, input_name="y")  # NaN is no class
+        missing = np.zeros(len(y), dtype=bool)
+        if y.dtype == object:
+            missing = np.array([label is None or label != label for label in y])
+        y = y[~missing]
+    known = np.array([label != -1 for label in y.tolist()], dtype=bool)  # texts are always labels
+    labeled = ~missing
+    labeled[labeled] = known
+    return y[known], labeled
+
+
+def _values(y: Any) -> Array:
+    """The values, NaN where there is none."""
+    series = nw.from_native(y, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        missing = series.is_null().to_numpy()
+        y = np.full(len(missing), np.nan)
+        y[~missing] = np.asarray(series.filter(~series.is_null()).to_list(), dtype=np.float64)
+    values: Array = check_array(
+        column_or_1d(y, warn=True),
+        ensure_2d=False,
+        ensure_all_finite="allow-nan",
+        dtype=np.float64,
+        input_name="y",
+    )
+    return values
 
 
 def _need_labels(labeled: Array) -> None:

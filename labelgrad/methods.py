@@ -16,7 +16,7 @@ from pkgutil import iter_modules
 
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.nearest import did_you_mean
-from labelgrad.objective import Objective
+from labelgrad.objective import Objective, Sum
 from labelgrad.schedules import SmoothRamp
 
 SUPERVISED = "supervised"  # the labeled loss, and nothing else
@@ -60,7 +60,7 @@ class Method:
     views: bool = False  # whether it compares views, so that it says nothing without them
     strong_views: bool = False
     values: bool = False  # whether it can learn values, too
-    supervised_weight: float = 1.0  # of the labeled loss beside it
+    supervised_weight: float = 1.0  # of the labeled loss beside it; 0 leaves it out
     search: Mapping[str, SearchRange] = field(default_factory=dict)
 
 
@@ -141,7 +141,6 @@ def method(
     usual = min((term.supervised_weight for term in chosen), default=1.0)
     weight = own.get(SUPERVISED, {}).get("weight", usual)
     labeled = _registered[SUPERVISED].build(problem)
-    objective = labeled if weight == 1 else weight * labeled
-    for term in chosen:
-        objective = objective + term.build(problem, **own.get(term.name, {}))
-    return objective
+    terms = [labeled if weight == 1 else weight * labeled] if weight else []
+    terms += [term.build(problem, **own.get(term.name, {})) for term in chosen]
+    return terms[0] if len(terms) == 1 else Sum(*terms)

@@ -100,6 +100,7 @@ class Step:
         self._draws = may_draw(model) if draws is None else draws
         self._seed, self._place = seed, 0  # the place among the parts
         self._asked, self._extra_passes = 0, 0
+        self.counted_passes = 0  # those that batch norm saw
         self._begin: Tensor | None = None  # where the objective's own draws begin
         self.params = {name: p for name, p in self._bare.named_parameters() if p.requires_grad}
         self.generator = torch.Generator(labeled.x.device).manual_seed(seed)
@@ -155,12 +156,14 @@ class Step:
     @cached_property
     def labeled_outputs(self) -> Tensor:
         """The model on the labeled batch."""
+        self.counted_passes += 1
         with self._numbers(LABELED), self._precision():
             return self._full(self.model(self.labeled.x))
 
     @cached_property
     def unlabeled_outputs(self) -> Tensor:
         """The model on the unlabeled batch."""
+        self.counted_passes += 1
         self._memory = Remembering() if self._remember else None
         with self._memory or nullcontext(), self._numbers(UNLABELED), self._precision():
             return self._full(self.model(self.unlabeled.x))
@@ -203,6 +206,7 @@ class Step:
         MixMatch's mixed examples are such, the passes of FixMatch and VAT are not
         (`extra_forward`).
         """
+        self.counted_passes += 1
         self._extra_passes += 1
         with self._numbers(EXTRA, self._extra_passes), self._precision():
             return self._full(self.model(x))

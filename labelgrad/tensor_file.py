@@ -74,4 +74,3 @@ def unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         separate[name] = value.clone() if place in seen else value
         seen.add(place)
     return separate
-

@@ -2,11 +2,15 @@
 
 import re
 import shlex
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import typer
 
+from labelgrad import methods
 from labelgrad.cli.app import app
 from labelgrad.estimators import LGAClassifier
 
@@ -66,3 +70,29 @@ def make_quick(monkeypatch) -> None:
     monkeypatch.setattr("labelgrad.fitting.plan.usual_steps", lambda dataset: FEW)
     monkeypatch.setattr("labelgrad.cli.fit.usual_workers", lambda device: 1)
     monkeypatch.setitem(LGAClassifier.__init__.__kwdefaults__, "steps", FEW)
+    known = dict(methods.every_method()) | methods._registered  # what a page adds goes with it
+    monkeypatch.setattr("labelgrad.methods._registered", known)
+    for name, stand_in in STAND_INS.items():
+        monkeypatch.setitem(sys.modules, name, stand_in)
+
+
+class Logger:
+    """Stands in for TensorBoard's writer and for MLflow, which are too large for a test."""
+
+    def __init__(self, folder: str = ""):
+        self.told = []
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.told.append((name, float(value), step))
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        self.told += [(name, float(value), step) for name, value in metrics.items()]
+
+    def start_run(self):
+        return nullcontext()
+
+
+STAND_INS = {
+    "torch.utils.tensorboard": SimpleNamespace(SummaryWriter=Logger),
+    "mlflow": Logger(),
+}

@@ -1,17 +1,23 @@
 """Every page is a story that runs from top to bottom, and the site has all it needs in itself."""
 
+import importlib
+import inspect
 import re
 import subprocess
 import sys
 
 import pytest
+import torch
 from typer.main import get_command
 
 import labelgrad
+from labelgrad import methods
 from labelgrad.cli.app import app
 from labelgrad.cli.methods import GRADIENT
 from labelgrad.fitting.compare import METHODS as COMPARED
 from labelgrad.methods import every_method
+from tests import test_contract as contract
+from tests.conftest import WIDTH, make_step
 from tests.snippets import (
     PAGES,
     README,
@@ -118,3 +124,53 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
     reference = (tmp_path / "reference.html").read_text()
     assert "&gt;&gt;&gt;" in reference  # examples are code, not quotations
     assert "<blockquote>" not in reference
+
+
+@pytest.fixture
+def mixmatch(tmp_path, monkeypatch):
+    """The file of the page that adds a method, laid where it belongs."""
+    make_quick(monkeypatch)
+    code = next(code for _, code in blocks(ROOT / "docs" / "add-a-method.md"))
+    (tmp_path / "mixmatch.py").write_text(code)
+    folder = importlib.import_module("labelgrad.objectives")
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
+    methods._read_files.cache_clear()
+    yield importlib.import_module("labelgrad.objectives.mixmatch").MixMatch
+    sys.modules.pop("labelgrad.objectives.mixmatch")
+
+
+def test_the_method_that_the_page_adds_is_known_by_its_file_alone(mixmatch, capsys):
+    app(args=["methods"], standalone_mode=False)
+    assert "Berthelot et al., 2019" in " ".join(capsys.readouterr().out.split())
+    problem = methods.Problem(rows=20, width=4, batch_size=5, steps=100)
+    alone, both = (methods.method(name, problem) for name in ("mixmatch", "lga+mixmatch"))
+    assert [type(leaf) for leaf in alone.leaves()] == [mixmatch]  # it has the labeled loss in it
+    assert {leaf.name for leaf in both.leaves()} == {"lga", "mixmatch"}
+
+
+def test_the_method_that_the_page_adds_keeps_the_contract(mixmatch, tmp_path):
+    held = {name: test for name, test in vars(contract).items() if name.startswith("test_")}
+    assert len(held) >= 12
+    for name, test in held.items():
+        known = {"network": "conv", "tmp_path": tmp_path / name}
+        needed = set(inspect.signature(test).parameters) - {"make"}
+        if name != "test_a_batch_in_two_halves_moves_the_model_as_the_whole_one_does":  # it draws
+            test(lambda: mixmatch(WIDTH, weight=1.0), **{each: known[each] for each in needed})
+
+
+def test_the_method_that_the_page_adds_is_its_equations(mixmatch):
+    step = make_step("mlp", labeled=3, unlabeled=2)
+    term = mixmatch(WIDTH, weight=2.0)
+    share, order = term.draw(step, 7)
+    value = term(make_step("mlp", labeled=3, unlabeled=2))
+    u, model = step.unlabeled.x, step.model
+    guess = [p**2 / sum(p**2) for p in model(u).softmax(-1).detach()]
+    labels = [*torch.eye(WIDTH)[step.labeled.y], *guess, *guess]
+    heap = list(zip([*step.labeled.x, *u, *u], labels, strict=True))
+    total = 0
+    for place, other in enumerate(order.tolist()):
+        (x, y), (x2, y2) = heap[place], heap[other]
+        p = model((share * x + (1 - share) * x2)[None]).softmax(-1)[0]
+        wanted = share * y + (1 - share) * y2
+        total += -(wanted * p.log()).sum() / 3 if place < 3 else 2 * ((p - wanted) ** 2).mean() / 4
+    assert value.item() == pytest.approx(total.item())

@@ -1,8 +1,11 @@
 """The estimators keep scikit-learn's contract, and learn from rows without labels."""
 
 import pickle
+from datetime import date, timedelta
 
 import numpy as np
+import pandas
+import polars
 import pytest
 import torch
 from sklearn.base import clone
@@ -14,7 +17,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
+import labelgrad
 from labelgrad import LGAClassifier, LGARegressor
+from labelgrad.fitting.cross_validation import CrossValidation
+from labelgrad.fitting.plan import make_plan
+from labelgrad.inputs.kinds import read
 
 MINUS_ONE_IS_A_CLASS = {
     "check_classifiers_classes": "uses -1 as a class, which here means a row without a label"
@@ -175,7 +182,7 @@ def test_no_unlabeled_row_trains_supervised_and_says_so():
     X, y, _ = iris()
     with pytest.warns(UserWarning, match="no unlabeled row"):
         model = LGAClassifier(steps=300, learning_rate=1e-3, random_state=0).fit(X, y)
-    assert "lga" not in model.history_[0]
+    assert "lga/loss" not in model.history_[0]
     np.testing.assert_array_equal(model.transduction_, y)
     assert model.score(X, y) > 0.9
 
@@ -183,17 +190,18 @@ def test_no_unlabeled_row_trains_supervised_and_says_so():
 def test_columns_that_share_a_range_share_a_scale():
     X, y = load_digits(return_X_y=True)
     pixels = LGAClassifier(steps=1).fit(X, np.where(np.arange(len(y)) < 50, y, -1))
-    assert len(np.unique(pixels.scale_)) == 1
+    assert len(set(pixels.preprocessing_["scale"])) == 1
     X, y = load_wine(return_X_y=True)
     columns = LGAClassifier(steps=1).fit(X, np.where(np.arange(len(y)) % 5 == 0, y, -1))
-    np.testing.assert_allclose(columns.scale_ / columns.scale_[0], X.std(0) / X[:, 0].std())
+    scale = np.array(columns.preprocessing_["scale"])
+    np.testing.assert_allclose(scale / scale[0], X.std(0) / X[:, 0].std())
 
 
 def test_rows_have_a_common_length_however_many_columns_there_are():
     for load in (load_iris, load_wine, load_digits):
         X, y = load(return_X_y=True)
         model = LGAClassifier(steps=1).fit(X, np.where(np.arange(len(y)) % 5 == 0, y, -1))
-        lengths = model._scaled(X).square().sum(1)
+        lengths = model._prepare(X).square().sum(1)
         assert lengths.mean().sqrt().item() == pytest.approx(3.0, rel=0.05)
 
 
@@ -207,7 +215,6 @@ def bad(change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X, y: X.__setitem__((3, 1), np.nan), "Input X contains NaN"),
         (lambda X, y: X.__setitem__((3, 1), np.inf), "Input X contains infinity"),
         (lambda X, y: y.fill(-1), "at least one labeled row, got none: all 150 are marked"),
         (lambda X, y: y.__setitem__(y != -1, 1), "at least two classes, got one class: 1"),
@@ -255,3 +262,104 @@ def test_a_class_that_is_no_number_is_named(label):
 def test_a_value_that_is_infinite_is_named():
     with pytest.raises(ValueError, match="Input y contains infinity"):
         LGARegressor().fit(np.zeros((3, 2)), [1.0, np.inf, np.nan])
+
+
+def weights(module):
+    return [value.double() for value in module.state_dict().values()]
+
+
+@pytest.mark.parametrize("task", ["classes", "values"])
+def test_the_command_and_the_estimator_are_one_product(task):
+    """The same rows, seed and settings: equal weights through either door."""
+    if task == "classes":
+        X, y = load_digits(return_X_y=True)
+        partly = np.where(np.arange(len(y)) < 60, y, -1)
+        model = LGAClassifier(steps=150, random_state=3)
+    else:
+        X, y = load_diabetes(return_X_y=True)
+        partly = np.where(np.arange(len(y)) < 60, y, np.nan)
+        model = LGARegressor(random_state=3)
+    model.fit(X, partly)
+    dataset = read(X, partly)
+    steps = 150 if task == "classes" else None
+    trained = CrossValidation(dataset, make_plan(dataset, steps=steps, seed=3))
+    for _ in trained.records():
+        pass
+    fitted = trained.trainer("lga-evidence")
+    assert fitted.index == len(model.history_)
+    for one, two in zip(weights(model.module_), weights(fitted.model), strict=True):
+        assert torch.equal(one, two)
+    imputed = trained.label_table("lga-evidence").labels()
+    if task == "classes":
+        found = model.label_distributions_[partly == -1]
+    else:
+        imputed = trained.in_units(imputed[:, 0])
+        found = model.transduction_[np.isnan(partly)]
+    np.testing.assert_allclose(found, imputed.numpy(), rtol=1e-12)
+
+
+def mixed_frame(library, rows=90, first="size"):
+    """Numbers, whole ones with gaps, categories, yes and no, dates, and a column of nothing new."""
+    random = np.random.default_rng(0)
+    size, kind = random.normal(size=rows), np.arange(rows) % 3
+    legs = [None if row % 7 == 0 else int(2 + 2 * (row % 3)) for row in range(rows)]
+    columns = {
+        first: (size + 2 * kind).tolist(),
+        "legs": legs,
+        "colour": [["red", "blue", None][row % 3] if row % 5 else "red" for row in range(rows)],
+        "tame": [None if row % 11 == 0 else bool(row % 2) for row in range(rows)],
+        "born": [date(2020, 1, 1) + timedelta(days=10 * row) for row in range(rows)],
+        "planet": ["earth"] * rows,
+    }
+    if library == "polars":
+        return polars.DataFrame(columns), kind
+    frame = pandas.DataFrame(columns)
+    types = {"legs": "Int64", "tame": "boolean", "colour": "category"}
+    return frame.astype(types).assign(born=pandas.to_datetime(frame["born"])), kind
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames_with_columns_of_every_kind(library):
+    X, kind = mixed_frame(library)
+    words = np.array(["cat", "dog", "eel"])[kind]
+    partly = [word if row < 45 else None for row, word in enumerate(words)]
+    y = (pandas if library == "pandas" else polars).Series(partly)
+    model = LGAClassifier(steps=400, random_state=0).fit(X, y)
+    assert model.classes_.tolist() == ["cat", "dog", "eel"]
+    assert model.score(X, words) > 0.8
+    assert (model.transduction_[:45] == words[:45]).all()
+    again = LGAClassifier(steps=400, random_state=0).fit(X, np.where(np.arange(90) < 45, kind, -1))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    values = pandas.array([row / 9 if row < 45 else None for row in range(90)], dtype="Float64")
+    regressor = LGARegressor(steps=50).fit(X, pandas.Series(values))
+    assert np.isfinite(regressor.predict(X)).all()
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(mixed_frame(library, first="weight")[0])
+
+
+def test_the_two_libraries_give_the_same_and_so_does_fit():
+    y = np.where(np.arange(90) < 45, np.arange(90) % 3, -1)
+    pairs = [mixed_frame(library)[0] for library in ("pandas", "polars")]
+    found = [LGAClassifier(steps=30, random_state=1).fit(X, y).predict_proba(X) for X in pairs]
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-6)
+    result = labelgrad.fit(pairs[0], y, steps=30, seed=1, method="lga-evidence")
+    assert len(result.predict(pairs[1])) == 90
+
+
+def test_a_table_of_numbers_may_come_as_frame_or_array_and_have_gaps():
+    X, _, partly = iris()
+    X = X.copy()
+    X[::9, 2] = np.nan
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
+    model = LGAClassifier(steps=100, random_state=0).fit(frame, partly)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        by_place = model.predict_proba(X)
+    np.testing.assert_array_equal(by_place, model.predict_proba(frame))
+
+
+def test_the_device_is_passed_on_and_a_strange_one_is_an_error():
+    X, _, partly = iris()
+    assert LGAClassifier(steps=2, device="cpu").fit(X, partly).predict(X).shape == (150,)
+    with pytest.raises((RuntimeError, AssertionError, NotImplementedError)):
+        LGAClassifier(steps=2, device="cuda").fit(X, partly)

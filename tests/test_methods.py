@@ -284,7 +284,7 @@ def test_a_misspelt_name_suggests_the_nearest():
     with pytest.raises(ValueError, match=r"no method 'fixmach'; did you mean 'fixmatch'\?"):
         method("lga+fixmach", PROBLEM)
     with pytest.raises(
-        ValueError, match="there are entmin, fixmatch, .* lga, lga-evidence, .* vat, supervised"
+        ValueError, match=r"there are entmin, fixmatch, .* lga, lga-evidence, .* vat, supervised"
     ):
         method("zzz", PROBLEM)
     with pytest.raises(ValueError, match="each of its terms once"):

@@ -64,11 +64,12 @@ def trained(steps=30, **settings):
 
 
 def test_nothing_else_in_the_package_assembles_a_training():
-    found = []
-    for file in Path(labelgrad.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Trainer", "Run"):
-                found.append((file.name, node.func.id))
+    found = [
+        (file.name, node.func.id)
+        for file in Path(labelgrad.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Trainer", "Run")
+    ]
     assert sorted(found) == [("recipe.py", "Run"), ("recipe.py", "Trainer")]
 
 
@@ -83,12 +84,13 @@ def test_the_first_weights_have_a_seed_of_their_own():
     assert not torch.equal(first[0], first[2])
 
 
-class TestThreads:
-    METHODS = {
-        "lga": lambda: 0.1 * Supervised() + LGA(ROWS, 2),
-        "vat": lambda: Supervised() + VAT(eps=0.3),
-    }
+METHODS = {
+    "lga": lambda: 0.1 * Supervised() + LGA(ROWS, 2),
+    "vat": lambda: Supervised() + VAT(eps=0.3),
+}
 
+
+class TestThreads:
     @pytest.mark.parametrize("method", METHODS)
     @pytest.mark.parametrize("dropout", [False, True])
     def test_two_at_once_give_what_each_gives_alone(self, method, dropout):
@@ -97,7 +99,7 @@ class TestThreads:
             return nn.Sequential(*layers, nn.Linear(16, 2))
 
         def train(seed):
-            made = recipe(self.METHODS[method], network=network, seed=seed).trainer()
+            made = recipe(METHODS[method], network=network, seed=seed).trainer()
             for _ in range(15):
                 made.step()
             return weights(made)
@@ -146,8 +148,6 @@ class TestGroups:
         assert seen == [pytest.approx([1e-4, 1e-3])] * 2 + [pytest.approx([5e-5, 5e-4])]
 
     def test_a_group_at_rest_does_not_move(self):
-        still = [{"params": [p], "lr": 0.0} for p in []]
-        assert still == []
         trainer = recipe(
             groups=lambda m: [
                 {"params": m.layers[0].parameters(), "lr": 0.0},
@@ -177,14 +177,11 @@ class TestGroups:
 
 
 def test_clipping_bounds_the_gradient_and_nothing_else():
-    lengths = []
-
     def length(trainer):
         trainer.step()
         return float(flatten(p.grad for p in trainer.model.parameters()).norm())
 
-    for bound in (None, 1e-2, 1e6):
-        lengths.append(length(recipe(clip_norm=bound).trainer()))
+    lengths = [length(recipe(clip_norm=bound).trainer()) for bound in (None, 1e-2, 1e6)]
     assert lengths[0] > 0.02
     assert lengths[1:] == [pytest.approx(1e-2, rel=1e-3), pytest.approx(lengths[0])]
     direction = [trained(1, clip_norm=b, optimizer=torch.optim.SGD) for b in (None, 1e-2)]
@@ -225,7 +222,7 @@ class TestAutocast:
         assert float(cosine(full - start, half - start)) > 0.9
 
     def test_another_precision_is_refused(self):
-        with pytest.raises(ValueError, match="must be torch.bfloat16, got torch.float16"):
+        with pytest.raises(ValueError, match=r"must be torch\.bfloat16, got torch\.float16"):
             recipe(autocast=torch.float16).trainer()
 
 

@@ -13,6 +13,7 @@ from labelgrad.files import json_bytes, write_whole
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
+from labelgrad.inputs.table import DEFAULTS as TABLE
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.methods import Problem, every_method, parts
 from labelgrad.methods import method as method_named
@@ -84,11 +85,21 @@ def make_plan(
 
 def usual_steps(dataset: Dataset) -> int:
     """How long to train where nobody says."""
-    if dataset.task == "classification":
-        return kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:])).steps
+    defaults = kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:]))
+    return steps_for(loss_for(dataset), int(dataset.labeled.sum()), defaults.steps)
+
+
+def steps_for(loss: Loss, labels: int, for_classes: int = TABLE.steps) -> int:
+    """How long to train on so many labels; of rows of a table, if nothing else is said.
+
+    >>> steps_for(CrossEntropy(), 50), steps_for(SquaredError(), 100)
+    (5000, 500)
+    """
+    if isinstance(loss, CrossEntropy):
+        return for_classes
     # Values that are learned by heart are worse than values half learned: few labels, few steps.
     few, many = REGRESSION_STEPS
-    return min(max(few, STEPS_A_LABEL * int(dataset.labeled.sum())), many)
+    return min(max(few, STEPS_A_LABEL * labels), many)
 
 
 def usable_method(dataset: Dataset, name: str) -> str:

@@ -225,9 +225,9 @@ class Trainer:
         if config.donated_buffer:
             terms = [leaf.name for leaf in self.objective.leaves() if leaf.shares_graph]
             raise ValueError(
-                f"a compiled model gives its buffers away, and {' and '.join(terms)} needs the pass "
-                f"that other terms use: set torch._functorch.config.donated_buffer = False before "
-                f"the model is compiled, or train it uncompiled."
+                f"a compiled model gives its buffers away, and {' and '.join(terms)} needs the "
+                f"pass that other terms use: set torch._functorch.config.donated_buffer = False "
+                f"before the model is compiled, or train it uncompiled."
             )
 
     def _check_finite_and_clip(self, records: list[dict[str, Tensor]]) -> None:
