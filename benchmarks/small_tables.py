@@ -24,14 +24,14 @@ from labelgrad import (
     CrossEntropy,
     LGAClassifier,
     LGARegressor,
+    Recipe,
     SquaredError,
     Supervised,
     TensorBatches,
-    Trainer,
     evaluate,
 )
 from labelgrad.bench.sets import rows
-from labelgrad.functional import random_numbers
+from labelgrad.inputs.kinds import prepare
 from labelgrad.losses import Loss
 
 SETS = ("digits-50", "wine", "breast-cancer", "iris", "diabetes-classes", "diabetes")
@@ -39,14 +39,16 @@ SETS = ("digits-50", "wine", "breast-cancer", "iris", "diabetes-classes", "diabe
 
 def supervised(model: Any, x: Tensor, y: Tensor, loss: Loss, width: int) -> nn.Module:
     """The estimator's network from the same start, trained on the labeled rows alone."""
-    seed = int(np.random.RandomState(model.random_state).randint(2**31))
-    with random_numbers(torch.device("cpu"), seed):
-        network = MLP(x.shape[1], model.hidden, width)
-    stream = TensorBatches(x, y, batch_size=min(model.batch_size, len(x)), seed=seed)
-    trainer = Trainer(network, Supervised(), stream, learning_rate=model.learning_rate, loss=loss)
-    for _ in range(model.steps):
-        trainer.step()
-    return network
+    run = Recipe(
+        lambda: MLP(x.shape[1], model.hidden, width),
+        Supervised,
+        TensorBatches(x, y, batch_size=min(model.batch_size, len(x)), seed=model.random_state),
+        steps=len(model.history_),
+        learning_rate=model.learning_rate,
+        loss=loss,
+        seed=model.random_state,
+    ).run()
+    return run.finish().trainer.model
 
 
 def trial(name: str, seed: int, *, steps: int | None) -> dict[str, float]:
@@ -62,7 +64,7 @@ def trial(name: str, seed: int, *, steps: int | None) -> dict[str, float]:
     if not classify:
         y, y_test = ((v - model.target_mean_) / model.target_scale_ for v in (y, y_test))
     as_labels = torch.long if classify else torch.float32
-    inputs = [model._scaled(v.astype(np.float32)).float() for v in (x[given], x_test)]
+    inputs = [prepare(model.preprocessing_, v).x for v in (x[given], x_test)]
     labels = [torch.tensor(v, dtype=as_labels) for v in (y[given], y_test)]
     width = split.classes or 1
     plain = supervised(model, inputs[0], labels[0], loss, width)

@@ -22,6 +22,7 @@ from labelgrad.bench import trial as bench
 from labelgrad.bench.results import sets_in
 from labelgrad.bench.sets import SETS, rows
 from labelgrad.bench.trial import METHODS, BenchTrial
+from labelgrad.fitting.plan import steps_for
 from labelgrad.labels.evidence import LEAD, SCALE, Evidence
 from tests.command import labelgrad
 
@@ -153,7 +154,7 @@ def test_the_bench_trains_as_the_estimators_do():
     from labelgrad import LGAClassifier
 
     usual = LGAClassifier().get_params()
-    assert usual["steps"] == bench.STEPS
+    assert steps_for(CrossEntropy(), labels=30) == bench.STEPS
     assert usual["batch_size"] == bench.BATCH
     assert tuple(usual["hidden"]) == bench.HIDDEN
     assert usual["learning_rate"] == bench.LEARNING_RATE

@@ -19,7 +19,7 @@ import labelgrad
 from labelgrad import files as whole_file
 from labelgrad.augment.views import Noise
 from labelgrad.fitting.calibration import temperature
-from labelgrad.fitting.cross_validation import ENOUGH, CrossValidation, held_out_folds
+from labelgrad.fitting.cross_validation import ENOUGH, held_out_folds
 from labelgrad.fitting.plan import learning_rate, make_plan, views
 from labelgrad.fitting.verdict import judge
 from labelgrad.inputs.kinds import read
@@ -292,20 +292,6 @@ def small_arrays(*, values=False):
     x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     truth, hidden = (x.sum(1), np.nan) if values else (x.sum(1) > 0, -1)
     return x, np.where(np.arange(60) < 20, truth, hidden)
-
-
-@pytest.mark.parametrize("values", [False, True])
-def test_fit_and_the_estimator_train_the_same_weights(values):
-    x, y = small_arrays(values=values)
-    estimator = labelgrad.LGARegressor if values else labelgrad.LGAClassifier
-    fitted = estimator(steps=30, random_state=5).fit(x, y)
-    dataset = read(x, y)
-    trained = CrossValidation(dataset, make_plan(dataset, steps=30, seed=5))
-    for _ in trained.records():
-        pass
-    same = trained.trainer("lga-evidence").model
-    for one, other in zip(same.parameters(), fitted.module_.parameters(), strict=True):
-        assert torch.equal(one.double(), other)
 
 
 def test_only_methods_that_compare_views_see_noisy_rows_and_their_rate_never_drops():

@@ -54,21 +54,22 @@ def test_methods_of_a_seed_start_from_the_same_network_and_split():
     ]
     for ours, theirs in zip(*(run.model.parameters() for run in runs), strict=True):
         assert torch.equal(ours, theirs)
-    assert torch.equal(runs[0].labeled.x, runs[1].labeled.x)
-    assert torch.equal(runs[0].unlabeled.x, runs[1].unlabeled.x)
+    assert torch.equal(runs[0].labeled.examples.x, runs[1].labeled.examples.x)
+    assert torch.equal(runs[0].unlabeled.examples.x, runs[1].unlabeled.examples.x)
 
 
 def test_no_test_picture_is_trained_on_or_validated_with():
     run = PictureTrial(Task("digits", "lga", labels=50, seed=0), scale="laptop").run
     test = {picture.numpy().tobytes() for picture in run.examples["test"][0]}
-    for x in (run.trainer.labeled.x, run.trainer.unlabeled.x, run.examples["validation"][0]):
+    streams = (run.trainer.labeled, run.trainer.unlabeled)
+    for x in (*(stream.examples.x for stream in streams), run.examples["validation"][0]):
         assert not test & {picture.numpy().tobytes() for picture in x}
     assert len(test) == 297
 
 
 def test_foreign_classes_are_unlabeled_only_and_the_known_are_counted_anew():
     run = PictureTrial(Task("digits", "lga", labels=60, seed=0, foreign=0.5), scale="tiny").run
-    assert set(run.trainer.labeled.y.tolist()) == set(range(6))
+    assert set(run.trainer.labeled.labels.tolist()) == set(range(6))
     assert set(run.examples["test"][1].tolist()) <= set(range(6))
     assert (run.truth == -1).sum() == len(run.truth) / 2
 
