@@ -70,9 +70,6 @@ class Step:
     thirds of the cost. With `autocast`, such as `torch.bfloat16`, the model's passes are in that
     precision. Objectives report what they measure with `report`.
 
-    `parts` are the steps that a batch was cut into (`cut`), where the gradient is accumulated;
-    alone a step is its only part.
-
     >>> batch = Batch(torch.ones(4, 3), torch.zeros(4, dtype=torch.long), torch.arange(4))
     >>> step = Step(nn.Linear(3, 2), batch)
     >>> step.labeled_gradient.shape
@@ -110,7 +107,7 @@ class Step:
             self.labeled = replace(labeled, x=views.weak(labeled.x, self.generator))
         if views is not None and unlabeled is not None:
             self._unlabeled = replace(unlabeled, x=views.weak(unlabeled.x, self.generator))
-        self.parts: list[Step] = [self]
+        self._parts: list[Step] = []  # none where the step is its only part: no cycle to collect
         self.records: dict[str, Tensor] = {}  # term/name, of what the terms report
         self.kept: dict[object, Any] = {}  # what an objective found that its update will need
         self.term = ""  # the one that is being asked
@@ -130,9 +127,14 @@ class Step:
             vars(piece).update(vars(self))
             piece.labeled, piece._unlabeled = labeled[place], unlabeled[place]
             piece._clean, piece.kept = clean[place], {}
-            piece.parts, piece._place = pieces, place
+            piece._parts, piece._place = pieces, place
             pieces.append(piece)
         return pieces
+
+    @property
+    def parts(self) -> list[Step]:
+        """The steps that the batch was cut into; alone a step is its only part."""
+        return self._parts or [self]
 
     @property
     def unlabeled(self) -> Batch:
@@ -240,7 +242,8 @@ class Step:
         if self._asked == 0:
             if self._begin is None:
                 self._begin = self.generator.get_state()
-            self.generator.set_state(self._begin)
+            else:
+                self.generator.set_state(self._begin)
             self._extra_passes = 0
         self._asked += 1
         try:

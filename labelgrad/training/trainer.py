@@ -69,6 +69,12 @@ class Trainer:
     ):
         _check_settings(learning_rate, weight_average, clip_norm, accumulate, autocast)
         self.model, self.objective = model, objective
+        self._trained = [p for p in bare(model).parameters() if p.requires_grad]
+        if not self._trained:
+            raise ValueError(
+                f"the model must have parameters to train, and {type(bare(model)).__name__} has "
+                f"none that require a gradient."
+            )
         self.labeled, self.unlabeled = labeled, unlabeled
         self.learning_rate, self.seed, self.index, self.views = learning_rate, seed, 0, views
         self.weight_average, self.clip_norm = weight_average, clip_norm
@@ -83,9 +89,10 @@ class Trainer:
         self._check_compiled()
         self._draws = may_draw(model)
         self._term = objective.name if len(leaves) == 1 else ""
-        trained = [parameter for parameter in bare(model).parameters() if parameter.requires_grad]
         rate = value_at(learning_rate, 0)
-        self.optimizer = optimizer(trained if groups is None else groups(bare(model)), lr=rate)
+        self.optimizer = optimizer(
+            self._trained if groups is None else groups(bare(model)), lr=rate
+        )
         self._shares = [_share(group["lr"], rate) for group in self.optimizer.param_groups]
         if not model.training:
             model.train()
@@ -99,7 +106,7 @@ class Trainer:
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return next(self.model.parameters()).device
+        return self._trained[0].device
 
     def step(self) -> dict[str, float]:
         """Move the model once, and say what happened: step, loss, and `term/name` of the terms."""
@@ -132,8 +139,9 @@ class Trainer:
         return {"step": self.index, "loss": _mean(losses).item(), **numbers}
 
     def _next(self) -> Step:
+        device = self.device
         batches = [
-            stream.batch(self.index).to(self.device)
+            stream.batch(self.index).to(device)
             for stream in (self.labeled, self.unlabeled)
             if stream is not None
         ]
@@ -237,15 +245,15 @@ class Trainer:
                     f"the loss turned {float(value)} at step {self.index} in the term "
                     f"{name.removesuffix('/loss')!r}; try a smaller learning rate."
                 )
-        trained = [p for p in bare(self.model).parameters() if p.grad is not None]
-        length = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
+        gradients = [p.grad for p in self._trained if p.grad is not None]
+        length = torch.nn.utils.get_total_norm(gradients)
         if not torch.isfinite(length):
             raise TrainingDivergedError(
                 f"the gradient stopped being finite at step {self.index}, though each of the terms "
                 f"of {self.objective!r} was; try a smaller learning rate."
             )
         if self.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(trained, self.clip_norm, length)
+            torch.nn.utils.clip_grads_with_norm_(self._trained, self.clip_norm, length)
 
 
 def _check_settings(
