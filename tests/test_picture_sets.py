@@ -251,6 +251,23 @@ def test_svhn_is_read_upright_and_ten_is_zero(tmp_path, monkeypatch):
         load("svhn", tmp_path)
 
 
+def test_rebuilt_svhn_files_are_read_where_they_have_the_right_digits(tmp_path, monkeypatch):
+    home = tmp_path / "svhn-rebuilt"
+    home.mkdir()
+    with pytest.raises(FileNotFoundError, match=r"no rebuilt file .*train_32x32\.mat"):
+        load("svhn", tmp_path, rebuilt=True)
+    for part in ("TRAIN", "TEST"):
+        digits_file(home / getattr(svhn, part).name)
+    with pytest.raises(ValueError, match="each digit as often as the authors' has"):
+        load("svhn", tmp_path, rebuilt=True)
+    found = torch.bincount(read_mat(home / svhn.TRAIN.name)[1], minlength=10)
+    counts = dict.fromkeys(("train", "test"), tuple(found.tolist()))
+    monkeypatch.setattr(svhn, "COUNTS", counts)
+    assert len(load("svhn", tmp_path, rebuilt=True).train[1]) == int(found.sum())
+    with pytest.raises(ValueError, match="only svhn can be read from rebuilt files"):
+        load("cifar10", tmp_path, rebuilt=True)
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

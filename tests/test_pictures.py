@@ -238,7 +238,7 @@ def test_all_recipes_have_their_data_views_and_validation():
     assert json.dumps(vars(Task("digits", "lga", 50, 0)))
 
 
-def fake_pictures(name, folder=None):
+def fake_pictures(name, folder=None, rebuilt=False):
     generator = torch.Generator().manual_seed(0)
     parts = [
         (

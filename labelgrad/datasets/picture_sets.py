@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor
@@ -37,11 +38,16 @@ class PictureSet:
 
 
 def load(
-    name: str, folder: str | Path | None = None, progress: Progress | None = None
+    name: str,
+    folder: str | Path | None = None,
+    progress: Progress | None = None,
+    *,
+    rebuilt: bool = False,
 ) -> PictureSet:
     """One of the data sets, from the folder; files it lacks are downloaded into it.
 
     `folder` is as `data_folder` has it. `progress` hears the bytes done and the bytes in all.
+    SVHN can be read from files that were `rebuilt` (see `labelgrad.datasets.svhn.read`).
 
     >>> load("cifar-10")
     Traceback (most recent call last):
@@ -51,4 +57,8 @@ def load(
         hint = did_you_mean(name, SETS, f"there are {', '.join(SETS)}.")
         raise ValueError(f"there is no picture set {name!r}; {hint}")
     classes, read = SETS[name]
+    if rebuilt and name != "svhn":
+        raise ValueError(f"only svhn can be read from rebuilt files, got {name!r}.")
+    if rebuilt:
+        read = partial(svhn.read, rebuilt=True)
     return PictureSet(name, classes, *read(data_folder(folder), progress))

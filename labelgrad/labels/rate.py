@@ -17,9 +17,9 @@ def label_schedule(rows: int, width: int, batch_size: int, steps: int) -> Ramp:
     A label's way is from undecided to nine tenths for one class, a lead of log(9·(classes − 1)) in
     w; for values (width 1, in standard deviations) it is 1. A row is drawn once in P = rows /
     batch_size steps. Adam's average of squared slopes then holds 1/P of a slope's square, so one
-    visit, with the coasting after it, moves the row by about rate·√P: rate/√P for each step. That
-    shall be `SPEED` times its way, more where the steps are so few that it could not arrive. (Most
-    of what a label could go it does not: slopes change their sign.)
+    visit, with the steps it catches up with, moves the row by about rate·√P: rate/√P for each step.
+    That shall be `SPEED` times its way, more where the steps are so few that it could not arrive.
+    (Most of what a label could go it does not: slopes change their sign.)
 
     The rate rises from zero over the first tenth: the gradients of a network that has learned
     nothing yet say little about which label is right, and a label once decided is slow to turn.

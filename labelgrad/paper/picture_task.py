@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,10 +53,11 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Task:
-    """Which trial: every field stands in its line of the results.
+    """Which trial.
 
-    >>> Task("fashion-mnist", "lga", labels=250, seed=3).split
-    'fashion-mnist.3@250'
+    >>> task = Task("fashion-mnist", "lga", labels=250, seed=3)
+    >>> task.split, task.line["labels"]
+    ('fashion-mnist.3@250', 250)
     """
 
     data: str
@@ -64,11 +66,17 @@ class Task:
     seed: int
     imbalance: float = 1.0
     foreign: float | None = None
+    rebuilt: bool = False  # whether the data's files are not the authors' own
 
     @property
     def split(self) -> str:
         """The name of the split: data, seed and labels."""
         return f"{self.data}.{self.seed}@{self.labels}"
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """What its line of the results says of it; `rebuilt` stands there where it is so."""
+        return {name: value for name, value in vars(self).items() if name != "rebuilt" or value}
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ def examples(task: Task, size: Size, folder: str | Path | None = None) -> Exampl
     >>> [len(part[0]) for part in (digits.labeled, digits.unlabeled, digits.test)]
     [50, 100, 100]
     """
-    pictures = load(task.data, folder)
+    pictures = load(task.data, folder, rebuilt=task.rebuilt)
     known = _known(task, pictures)
     rows = task_rows(task, size, pictures)
     prepare, views = _preparation(task, size, pictures, data_folder(folder))

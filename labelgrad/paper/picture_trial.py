@@ -80,7 +80,7 @@ class PictureTrial:
         return [
             {
                 **head,
-                **vars(self.task),
+                **self.task.line,
                 **{name: _rounded(chosen[name]) for name in names},
                 **{f"last_{name}": _rounded(seen[-1][name]) for name in names},
                 **{k: _rounded(seen[-1][k]) for k in ("imputed_accuracy",) if k in seen[-1]},

@@ -139,5 +139,5 @@ class PictureTuningTrial:
         """The one line of this trial; one that diverged is wrong everywhere."""
         if self._diverged:
             lost = {"step": 0, "validation_error": 1.0}
-            return [{**vars(self._inner.task), **self._head, **lost, "diverged": True}]
+            return [{**self._inner.task.line, **self._head, **lost, "diverged": True}]
         return [{**line, **self._head} for line in self._inner.history]

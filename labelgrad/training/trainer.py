@@ -140,14 +140,14 @@ class Trainer:
 
     def _next(self) -> Step:
         device = self.device
-        batches = [
-            stream.batch(self.index).to(device)
-            for stream in (self.labeled, self.unlabeled)
-            if stream is not None
+        drawn = [
+            batches.batch(self.index).to(device)
+            for batches in (self.labeled, self.unlabeled)
+            if batches is not None
         ]
         return Step(
             self.model,
-            *batches,
+            *drawn,
             loss=self.loss,
             index=self.index,
             views=self.views,

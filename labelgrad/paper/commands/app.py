@@ -32,6 +32,9 @@ def reproduce(
     foreign: Annotated[
         float | None, typer.Option(help="Part of the unlabeled that is of unknown classes.")
     ] = None,
+    rebuilt: Annotated[
+        bool, typer.Option("--rebuilt", help="SVHN's files are rebuilt, not the authors'.")
+    ] = False,
     data: Annotated[
         Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")
     ] = None,
@@ -60,6 +63,7 @@ def reproduce(
         labels=counts(labels),
         imbalance=imbalance,
         foreign=foreign,
+        rebuilt=rebuilt,
         data=data,
         device=device,
     )

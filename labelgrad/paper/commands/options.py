@@ -21,3 +21,4 @@ class Options:
     device: str = "cpu"
     imbalance: float = 1.0
     foreign: float | None = None
+    rebuilt: bool = False

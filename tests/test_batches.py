@@ -1,4 +1,4 @@
-"""Streams are functions of the step."""
+"""Batches are functions of the step."""
 
 import pickle
 
@@ -14,8 +14,8 @@ from labelgrad.datasets.digits import digits
 @given(st.integers(1, 30), st.data())
 def test_every_row_is_drawn_once_before_any_is_drawn_again(rows, data):
     size = data.draw(st.integers(1, rows))
-    stream = TensorBatches(torch.arange(rows), batch_size=size, seed=data.draw(st.integers(0, 9)))
-    drawn = torch.cat([stream.batch(step).rows for step in range(4 * rows // size + 1)])
+    batches = TensorBatches(torch.arange(rows), batch_size=size, seed=data.draw(st.integers(0, 9)))
+    drawn = torch.cat([batches.batch(step).rows for step in range(4 * rows // size + 1)])
     for start in range(0, len(drawn) - rows + 1, rows):
         assert drawn[start : start + rows].sort().values.equal(torch.arange(rows))
 
@@ -30,17 +30,17 @@ def test_a_batch_depends_on_its_step_alone():
 
 def test_seeds_and_roles_shuffle_differently():
     x, y = torch.randn(50, 1), torch.zeros(50, dtype=torch.long)
-    streams = [TensorBatches(x, batch_size=50, seed=s) for s in (0, 1)] + [
+    every = [TensorBatches(x, batch_size=50, seed=s) for s in (0, 1)] + [
         TensorBatches(x, y, batch_size=50)
     ]
-    orders = {tuple(stream.batch(0).rows.tolist()) for stream in streams}
+    orders = {tuple(batches.batch(0).rows.tolist()) for batches in every}
     assert len(orders) == 3
 
 
 def test_a_stream_can_be_pickled():
-    stream = TensorBatches(torch.randn(7, 2), batch_size=3)
-    again = pickle.loads(pickle.dumps(stream))
-    assert torch.equal(stream.batch(5).x, again.batch(5).x)
+    batches = TensorBatches(torch.randn(7, 2), batch_size=3)
+    again = pickle.loads(pickle.dumps(batches))
+    assert torch.equal(batches.batch(5).x, again.batch(5).x)
 
 
 @pytest.mark.parametrize(
