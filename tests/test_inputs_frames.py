@@ -13,8 +13,9 @@ import torch
 from pyarrow import parquet
 
 import labelgrad
+from labelgrad.augment.views import Noise
 from labelgrad.inputs import kinds
-from labelgrad.inputs.base import Dataset, Prepared
+from labelgrad.inputs.base import Dataset, Defaults, Prepared, Scale, Shown
 from labelgrad.inputs.kinds import prepare, read, read_inputs
 from labelgrad.inputs.targets import targets
 
@@ -315,7 +316,8 @@ class Words:
         return getattr(data, "suffix", None) == ".words"
 
     def read(self, data, reading):
-        words, labels = zip(*(line.split() for line in data.read_text().splitlines()), strict=True)
+        lines = [line.partition(" ") for line in data.read_text().splitlines()]
+        words, labels = [word for word, _, _ in lines], [label for _, _, label in lines]
         found, names = targets(labels, reading.task, data.name), list(words)
         x = torch.tensor([[float(len(word))] for word in words])
         kept = found.preprocessing(self.name, language="en")
@@ -344,6 +346,46 @@ def test_a_new_kind_is_a_class_and_a_place_in_the_list(monkeypatch, tmp_path):
     monkeypatch.undo()
     with pytest.raises(ValueError, match="must be one of pictures, table, arrays, got 'words'"):
         kinds.kind_named("words")
+
+
+class ShownWords(Words):
+    """The same with all that a fit, its page and its neighbours ask of a kind."""
+
+    def inputs(self, data):
+        raise ValueError("words come in files.")
+
+    def defaults(self, shape):
+        return Defaults("mlp-8", steps=6, learning_rate=1e-3, vat_radius=0.1)
+
+    def transform(self, preprocessing, x):
+        return Scale(0.1, 0.0)
+
+    def views(self, shape, scale, mirror):
+        return Noise(0.01, 0.05)
+
+    def columns(self, preprocessing):
+        return ["letters"]
+
+    def show(self, preprocessing, row):
+        return Shown(None, [f"{int(row[0])} letters"])
+
+    def near(self, x, outputs):
+        return x
+
+
+def test_a_new_kind_goes_all_the_way_from_a_file_to_a_page(monkeypatch, tmp_path):
+    monkeypatch.setattr(kinds, "KINDS", (ShownWords(), *kinds.KINDS))
+    old, new = tmp_path / "old.words", tmp_path / "new.words"
+    marked = [
+        f"{'a' * n}{i} {'short' if n < 5 else 'long'}" for i, n in enumerate([2, 3, 8, 9] * 4)
+    ]
+    old.write_text("\n".join([*marked, *("b" * n for n in range(1, 11))]))
+    result = labelgrad.fit(old, out=tmp_path / "run")
+    assert len(result.labels) == 10
+    assert "letters" in result.page
+    again = labelgrad.load(tmp_path / "run")
+    new.write_text("oak sparrows")
+    assert len(again.predict(new)) == 2
 
 
 def csv_file(folder):
