@@ -30,7 +30,7 @@ def test_the_contract_holds(contract):
     ("contract", "module", "line"),
     [
         ("layers", "training/run.py", "from labelgrad.cli import say"),
-        ("layers", "labels/gap.py", "def late():\n    from labelgrad.objectives import lga"),
+        ("layers", "labels/alignment.py", "def late():\n    from labelgrad.objectives import lga"),
         ("layers", "inputs/read.py", "from labelgrad.report import page"),
         ("layers", "attic/__init__.py", ""),
         ("paper", "cli/app.py", "import labelgrad.paper.numbers"),

@@ -11,9 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
-from labelgrad.inputs.columns import Category, Encoder, Number, fit_column, from_json, to_json
+from labelgrad.inputs.columns import (
+    Category,
+    Encoder,
+    Number,
+    fit_column,
+    from_json,
+    spreads,
+    to_json,
+)
 from labelgrad.inputs.kinds import kind_named, prepare, read
-from labelgrad.inputs.row_scale import spreads
 from labelgrad.inputs.targets import targets
 
 TABLE = """age,city,since,visits,id,planet,species

@@ -27,7 +27,7 @@ from labelgrad import (
     TensorBatches,
 )
 from labelgrad.functional import cosine, flatten
-from labelgrad.labels.slope import finite_difference, forward_mode
+from labelgrad.labels.alignment import finite_difference, forward_mode
 from labelgrad.schedules import Drop, Ramp
 from labelgrad.step import Batch, Step, may_draw
 from labelgrad.training.checkpoint import _own_commit

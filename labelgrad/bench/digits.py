@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from labelgrad.datasets.digits import Split, digits
-from labelgrad.inputs.row_scale import row_scale
+from labelgrad.inputs.columns import row_scale
 from labelgrad.methods import Problem
 from labelgrad.methods import method as classes_method
 from labelgrad.models.mlp import MLP

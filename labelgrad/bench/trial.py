@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from labelgrad.bench.sets import Rows, rows
-from labelgrad.inputs.row_scale import row_scale
+from labelgrad.inputs.columns import row_scale
 from labelgrad.labels.evidence import Evidence, usual_scale
 from labelgrad.labels.lazy_adam import LazyAdam
 from labelgrad.losses import CrossEntropy, Loss, SquaredError

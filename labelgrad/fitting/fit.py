@@ -18,7 +18,6 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
-from labelgrad.fitting.calibration import calibrate
 from labelgrad.fitting.corrections import CHECKPOINT, corrected, restart_if_corrected
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress, Record, train_shares
 from labelgrad.fitting.labels import Imputed, examples_with_neighbours, imputed_labels
@@ -26,7 +25,7 @@ from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_p
 from labelgrad.fitting.predictor import Config, Predictor
 from labelgrad.fitting.report import report_data
 from labelgrad.fitting.result import Counts, Result, Summary
-from labelgrad.fitting.verdict import judge
+from labelgrad.fitting.verdict import calibrate, judge
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import read
 from labelgrad.report.page import render

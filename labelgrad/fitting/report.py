@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from labelgrad.fitting.calibration import calibrated
 from labelgrad.fitting.cross_validation import CurvePoint
 from labelgrad.fitting.labels import Imputed, ImputedLabel, shown
 from labelgrad.fitting.result import Summary
-from labelgrad.fitting.verdict import BASELINE, LEVEL, Verdict
+from labelgrad.fitting.verdict import BASELINE, LEVEL, Verdict, calibrated
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.report.data import (
