@@ -366,7 +366,7 @@ def test_new_tables_must_fit_the_old(table, text, message):
 
 
 def test_what_is_not_data_is_said(table, tmp_path):
-    with pytest.raises(ValueError, match="Data must be a folder of pictures, a table"):
+    with pytest.raises(ValueError, match=r"Data must be a table .*, a folder of pictures or"):
         read(table("hello", "notes.txt"))
     with pytest.raises(FileNotFoundError, match="There is no file or folder"):
         read(tmp_path / "nothing.csv")
