@@ -42,7 +42,7 @@ from labelgrad import (
 )
 from labelgrad.augment.views import Pictures
 from labelgrad.functional import flatten, with_gradient
-from labelgrad.labels.gap import Gap
+from labelgrad.labels.alignment import Gap
 
 ROWS, CLASSES, BATCH = 500, 10, 50
 PROBLEM = methods.Problem(rows=ROWS, width=CLASSES, batch_size=BATCH, steps=1000)

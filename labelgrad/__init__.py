@@ -35,7 +35,7 @@ _HOME = {
     "Objective": "labelgrad.objective",
     "PiModel": "labelgrad.objectives.pi_model",
     "PseudoLabel": "labelgrad.objectives.pseudo_label",
-    "Recipe": "labelgrad.training.recipe",
+    "Recipe": "labelgrad.training.run",
     "Run": "labelgrad.training.run",
     "SGD": "labelgrad.labels.sgd",
     "SoftMatch": "labelgrad.objectives.softmatch",
@@ -113,8 +113,7 @@ if TYPE_CHECKING:
     from labelgrad.step import Batch, Step
     from labelgrad.training.batches import DatasetBatches, Examples, TensorBatches
     from labelgrad.training.evaluation import evaluate
-    from labelgrad.training.recipe import Recipe
-    from labelgrad.training.run import Run
+    from labelgrad.training.run import Recipe, Run
     from labelgrad.training.trainer import Trainer
 
 

@@ -8,9 +8,8 @@ import sys
 import pytest
 import torch
 
-from labelgrad.training.checkpoint import Checkpoints
+from labelgrad.training.checkpoint import Checkpoints, State, pack_optimizer, unpack_optimizer
 from labelgrad.training.errors import CheckpointError
-from labelgrad.training.state import State, pack_optimizer, unpack_optimizer
 
 
 def state(step, value=1.0):
@@ -96,8 +95,7 @@ def test_a_disk_that_fills_up_keeps_the_checkpoint_before(tmp_path, monkeypatch)
 
 LIMITED = """
 import resource, sys, torch
-from labelgrad.training.checkpoint import Checkpoints
-from labelgrad.training.state import State
+from labelgrad.training.checkpoint import Checkpoints, State
 checkpoints = Checkpoints(sys.argv[1])
 checkpoints.save(State({"w": torch.zeros(10)}, {"step": 1}))
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))

@@ -18,10 +18,9 @@ from torch import nn
 import labelgrad
 from labelgrad import files as whole_file
 from labelgrad.augment.views import Noise
-from labelgrad.fitting.calibration import temperature
 from labelgrad.fitting.cross_validation import ENOUGH, held_out_folds
 from labelgrad.fitting.plan import learning_rate, make_plan, views
-from labelgrad.fitting.verdict import judge
+from labelgrad.fitting.verdict import judge, temperature
 from labelgrad.inputs.kinds import read
 from labelgrad.schedules import Drop
 from labelgrad.training.evaluation import calibration_error

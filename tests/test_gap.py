@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelgrad.labels.gap import Gap, MovingAverage
+from labelgrad.labels.alignment import Gap, MovingAverage
 
 VALUES = st.lists(st.floats(-10, 10), min_size=1, max_size=20)
 

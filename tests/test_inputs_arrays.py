@@ -10,8 +10,8 @@ import torch
 from sklearn.datasets import load_digits
 
 from labelgrad.inputs.base import Scale
+from labelgrad.inputs.columns import row_scale
 from labelgrad.inputs.kinds import kind_named, prepare, read, read_inputs
-from labelgrad.inputs.row_scale import row_scale
 
 RANDOM = np.random.default_rng(0)
 COLUMNS = RANDOM.normal(5, 3, (12, 4))

@@ -11,9 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
-from labelgrad.inputs.columns import Category, Encoder, Number, fit_column, from_json, to_json
+from labelgrad.inputs.columns import (
+    Category,
+    Encoder,
+    Number,
+    fit_column,
+    from_json,
+    spreads,
+    to_json,
+)
 from labelgrad.inputs.kinds import kind_named, prepare, read
-from labelgrad.inputs.row_scale import spreads
 from labelgrad.inputs.targets import targets
 
 TABLE = """age,city,since,visits,id,planet,species
@@ -359,7 +366,7 @@ def test_new_tables_must_fit_the_old(table, text, message):
 
 
 def test_what_is_not_data_is_said(table, tmp_path):
-    with pytest.raises(ValueError, match="Data must be a folder of pictures, a table"):
+    with pytest.raises(ValueError, match=r"Data must be a table .*, a folder of pictures or"):
         read(table("hello", "notes.txt"))
     with pytest.raises(FileNotFoundError, match="There is no file or folder"):
         read(tmp_path / "nothing.csv")

@@ -27,11 +27,11 @@ from labelgrad import (
     TensorBatches,
 )
 from labelgrad.functional import cosine, flatten
-from labelgrad.labels.slope import finite_difference, forward_mode
+from labelgrad.labels.alignment import finite_difference, forward_mode
 from labelgrad.schedules import Drop, Ramp
 from labelgrad.step import Batch, Step, may_draw
+from labelgrad.training.checkpoint import _own_commit
 from labelgrad.training.errors import CheckpointError
-from labelgrad.training.log import _own_commit
 
 ROWS = 40
 
@@ -70,7 +70,7 @@ def test_nothing_else_in_the_package_assembles_a_training():
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Trainer", "Run")
     ]
-    assert sorted(found) == [("recipe.py", "Run"), ("recipe.py", "Trainer")]
+    assert sorted(found) == [("run.py", "Run"), ("run.py", "Trainer")]
 
 
 def test_a_recipe_can_be_followed_twice_and_gives_the_same():

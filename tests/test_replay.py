@@ -6,7 +6,7 @@ from torch import nn
 
 from labelgrad import LGA, MLP, Batch, Step, Supervised, TensorBatches, Trainer
 from labelgrad import replay as replay_module
-from labelgrad.labels.slope import finite_difference, forward_mode
+from labelgrad.labels.alignment import finite_difference, forward_mode
 
 
 class Pair(nn.Module):

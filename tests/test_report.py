@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from labelgrad.report import charts, comparisons, svg
-from labelgrad.report.choose import choose
+from labelgrad.fitting.report import choose
+from labelgrad.report import charts, svg
 from labelgrad.report.data import Curve, Estimate, Example, Gradients
-from labelgrad.report.page import render
-from labelgrad.report.text import plain
-from labelgrad.report.thumbnail import thumbnail
+from labelgrad.report.page import render, thumbnail
+from labelgrad.report.svg import plain
 from labelgrad.training.evaluation import calibration_error, reliability
 from tests.report_samples import LABELS, PROBABILITIES, pictures, regression, table
 
@@ -231,7 +230,7 @@ def test_many_classes_are_a_list_of_the_worst_pairs():
 
 def test_a_heat_map_has_a_cell_for_each_pair():
     matrix = [[3, 1], [0, 4]]
-    page = Page(comparisons.confusion(matrix, ["a", "b"]))
+    page = Page(charts.confusion(matrix, ["a", "b"]))
     cells = [given for _, given in page.elements if "cell" in given.get("class", "")]
     assert [float(cell["fill-opacity"]) for cell in cells] == [0.78, 0.34, 0.0, 1.0]
     assert "7 of 8 held-out examples" in page.text

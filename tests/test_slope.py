@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from labelgrad import CrossEntropy
 from labelgrad.functional import cosine, flatten
-from labelgrad.labels.slope import finite_difference, forward_mode
+from labelgrad.labels.alignment import finite_difference, forward_mode
 from tests.conftest import WIDTH, make_step
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from labelgrad.tensor_file import digest, read_tensors, write_tensors
+from labelgrad.files import digest, read_tensors, write_tensors
 
 LENGTH, SHORTEST = 55.0, 1e-10  # after, and the least that is divided by: of a picture of one grey
 PIECE = 1000  # pictures at a time: 50,000 of CIFAR-10 in double precision would be 1.2 GB

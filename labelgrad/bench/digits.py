@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from labelgrad.datasets.digits import Split, digits
-from labelgrad.inputs.row_scale import row_scale
+from labelgrad.inputs.columns import row_scale
 from labelgrad.methods import Problem
 from labelgrad.methods import method as classes_method
 from labelgrad.models.mlp import MLP
 from labelgrad.training.batches import TensorBatches
-from labelgrad.training.recipe import Recipe
-from labelgrad.training.run import Run
+from labelgrad.training.run import Recipe, Run
 
 METHODS = ("supervised", "lga-evidence")
 LEARNING_RATE, BATCH = 2e-4, 50

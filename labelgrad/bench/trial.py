@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from labelgrad.bench.sets import Rows, rows
-from labelgrad.inputs.row_scale import row_scale
+from labelgrad.inputs.columns import row_scale
 from labelgrad.labels.evidence import Evidence, usual_scale
 from labelgrad.labels.lazy_adam import LazyAdam
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
@@ -24,8 +24,7 @@ from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.training.batches import TensorBatches
-from labelgrad.training.recipe import Recipe
-from labelgrad.training.run import Run
+from labelgrad.training.run import Recipe, Run
 
 STEPS, BATCH, HIDDEN = 5000, 50, (128, 128)  # as the estimators have them
 LEARNING_RATE, SUPERVISED_WEIGHT = 2e-4, 0.1

@@ -1,4 +1,7 @@
-"""The `labelgrad` command: parses, hands over, and turns errors into one line."""
+"""The `labelgrad` command: what it takes, to whom it hands over, and errors in one line.
+
+The work is imported when it begins, so that help does not wait for PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Annotated
 import typer
 
 import labelgrad
-from labelgrad.cli import look_at_methods, own_data
+from labelgrad.cli.words import listed, typed
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 
@@ -54,10 +57,201 @@ def demo(
     run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out)
 
 
-app.add_typer(own_data.commands)  # without a name they stand beside `demo`
-app.add_typer(look_at_methods.commands)
+@app.command(epilog="Example: labelgrad fit pets.csv --target kind --out runs/pets")
+def fit(
+    data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA if not given.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
+    method: Annotated[str | None, typer.Option(help="A sum such as lga+vat.")] = None,
+    model: Annotated[str | None, typer.Option(help="Such as mlp, wrn-10-1, wrn-16-2.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
+    time_budget: Annotated[float | None, typer.Option(help="Minutes, in place of steps.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same result.")] = None,
+    device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
+    size: Annotated[int | None, typer.Option(help="Side of the pictures, in pixels.")] = None,
+    mirror: Annotated[
+        bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+) -> None:
+    """Learn from data with few labels, beside a supervised baseline; keep the better model.
+
+    The run folder gets the model, labels.csv with a label for every unlabeled example, and
+    report.html to look at. Ctrl-C keeps what there is (exit code 130), and --resume goes on; after
+    corrections (labelgrad labels) it trains anew with them.
+    """
+    from labelgrad.cli.fit import run_fit
+
+    run_fit(
+        data,
+        out=out or Path("runs") / data.resolve().stem,
+        labels=labels,
+        target=target,
+        task=task,
+        size=size,
+        strict=strict,
+        method=method,
+        model=model,
+        steps=steps,
+        time_budget=time_budget,
+        seed=seed,
+        mirror=mirror or None,
+        device=device,
+        resume=resume,
+    )
+
+
+@app.command(epilog="Example: labelgrad predict runs/pets new.csv --out predictions.csv")
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    data: Annotated[Path, typer.Argument(help="New data of the same kind.")],
+    out: Annotated[Path, typer.Option(help="Where to write them.")] = Path("predictions.csv"),
+    all_classes: Annotated[
+        bool, typer.Option("--all-classes", help="One column for each class, too.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+) -> None:
+    """Predict labels for new data, with calibrated probabilities, as CSV."""
+    from labelgrad.cli.predict import run_predict
+
+    run_predict(run, data, out=out, all_classes=all_classes, strict=strict)
+
+
+@app.command(epilog="Example: labelgrad labels runs/pets --look 20 --look-out look.csv")
+def labels(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    above: Annotated[float, typer.Option(help="Smallest probability of a sure label.")] = 0.95,
+    out: Annotated[Path | None, typer.Option(help="CSV for the sure labels.")] = None,
+    look: Annotated[
+        int | None, typer.Option(min=0, help="How many doubtful ones to show; else 20.")
+    ] = None,
+    look_out: Annotated[Path | None, typer.Option(help="CSV for the doubtful ones.")] = None,
+    corrections: Annotated[
+        Path | None, typer.Option(help="CSV of labels, new or changed, to take.")
+    ] = None,
+) -> None:
+    """Imputed labels to use, imputed labels to look at, and corrections taken back.
+
+    Doubtful are labels that model or neighbours speak against, then those of a small margin.
+    Corrections (columns file or row, and label) are kept in the run; fit --resume then trains anew
+    with them, because a model that has seen a label cannot be judged by it, and keeps the result
+    before in before-corrections.
+    """
+    from labelgrad.cli.labels import run_labels
+
+    run_labels(run, above=above, out=out, look=look, look_out=look_out, corrections=corrections)
+
+
+@app.command(epilog="Example: labelgrad compare pets.csv --target kind --methods supervised,lga")
+def compare(
+    data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="By commas; else supervised, lga-evidence, vat, lga-evidence+vat, or of values "
+            "supervised, lga-evidence, lga."
+        ),
+    ] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="How often each is trained.")] = 3,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
+    model: Annotated[str | None, typer.Option(help="Such as mlp, wrn-10-1, wrn-16-2.")] = None,
+    size: Annotated[int | None, typer.Option(help="Side of the pictures, in pixels.")] = None,
+    mirror: Annotated[
+        bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+    device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
+    workers: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 2,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder; runs/compare-DATA if not given.")
+    ] = None,
+) -> None:
+    """Train several methods with several seeds, and say which is best or whether it is chance.
+
+    All are judged by the same labels, held out as fit does it. Killed or stopped, the same command
+    goes on; finished trainings are not run again.
+    """
+    from labelgrad.cli.compare import run_compare
+
+    run_compare(
+        data,
+        out=out or Path("runs") / f"compare-{data.resolve().stem}",
+        labels=labels,
+        target=target,
+        task=task,
+        size=size,
+        strict=strict,
+        methods=listed(methods) or None,
+        seeds=seeds,
+        model=model,
+        steps=steps,
+        mirror=mirror or None,
+        device=device,
+        workers=workers,
+        command=typed(),
+    )
+
+
+@app.command(epilog="Example: labelgrad export runs/pets --to torchscript")
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    to: Annotated[str, typer.Option(help="torch, torchscript or onnx.")] = "torch",
+    out: Annotated[Path | None, typer.Option(help="The file; in the run if not given.")] = None,
+) -> None:
+    """Write the model for programs without labelgrad, and check that it gives the same outputs.
+
+    It takes pictures (values as in the files) or columns as fit prepares them, and gives
+    calibrated probabilities in the order of the classes in config.json, or values.
+    """
+    from labelgrad.cli.export import run_export
+
+    run_export(run, to=to, out=out)
+
+
+@app.command(epilog="Example: labelgrad bench --sets wine,digits-50 --seeds 3 --workers 2")
+def bench(
+    sets: Annotated[str, typer.Option(help="Which sets, by commas; else all eleven.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Splits of each set.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps; else the estimators'.")] = 5000,
+    workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where results and picture go.")] = Path("runs/bench"),
+) -> None:
+    """Compare how LGA's labels can learn: at a rate, tuned or not, and by evidence, on small sets.
+
+    Killed or stopped, the same command goes on where it was; finished trials are not run again.
+    """
+    from labelgrad.cli.bench import run_bench
+
+    run_bench(
+        sets=listed(sets),
+        seeds=seeds,
+        steps=steps,
+        workers=workers,
+        data=data,
+        out=out,
+        command=typed(),
+    )
+
+
+@app.command(epilog="Example: labelgrad methods")
+def methods() -> None:
+    """List the methods: where each is from, what a step costs, its settings."""
+    from labelgrad.cli.methods import print_methods
+
+    print_methods()
+
+
 for plugin in entry_points(group="labelgrad.commands"):  # the paper's, and those of other packages
-    app.add_typer(plugin.load())
+    app.add_typer(plugin.load())  # without a name they stand beside ours
 
 
 def main() -> None:

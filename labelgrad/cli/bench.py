@@ -33,8 +33,7 @@ from labelgrad.bench.trial import (
     BenchTrial,
     Method,
 )
-from labelgrad.cli.say import say_pictures
-from labelgrad.cli.trials import add_missing
+from labelgrad.cli.console import add_missing, say_pictures
 from labelgrad.labels.evidence import LEAD, SCALE, SUREST, Evidence
 from labelgrad.training.results import Line, Results
 

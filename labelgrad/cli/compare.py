@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from labelgrad.cli.console import now_and_then, progress, say
 from labelgrad.cli.fit import found_lines
-from labelgrad.cli.progress import now_and_then, progress
-from labelgrad.cli.say import say
 from labelgrad.fitting.compare import compare
 from labelgrad.fitting.ranking import Ranking, Scored
 from labelgrad.inputs.base import Dataset

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from labelgrad.bench.digits import METHODS, digits_run
-from labelgrad.cli.progress import progress
+from labelgrad.cli.console import progress
 from labelgrad.datasets.digits import digits
 from labelgrad.training.parallel import finish_all
 

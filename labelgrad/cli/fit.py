@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.progress import now_and_then, progress
-from labelgrad.cli.say import say
+from labelgrad.cli.console import now_and_then, progress, say
 from labelgrad.fitting.fit import fit
 from labelgrad.fitting.result import LABELS, REPORT, Result, Summary
 from labelgrad.fitting.verdict import shown_error

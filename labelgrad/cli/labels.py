@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.say import say
+from labelgrad.cli.console import say
 from labelgrad.fitting.corrections import BEFORE, FILE, Known, read_corrections, take_corrections
 from labelgrad.fitting.labels import shown
 from labelgrad.fitting.result import Result, load

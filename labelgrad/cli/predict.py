@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from labelgrad.cli.say import say
+from labelgrad.cli.console import say
 from labelgrad.fitting.result import load
 from labelgrad.inputs.base import join_few
 

@@ -97,9 +97,9 @@ def read_corrections(path: Path, known: Known, *, must_be: bool = False) -> Corr
     return found
 
 
-def corrected(dataset: Dataset, folder: Path | None) -> Dataset:
+def corrected(dataset: Dataset, folder: Path) -> Dataset:
     """The data with the corrections of a run folder put in, or as they are if it has none."""
-    found = {} if folder is None else folder_corrections(dataset, folder)
+    found = folder_corrections(dataset, folder)
     if not found:
         return dataset
     y, place = dataset.y.clone(), {name: row for row, name in enumerate(dataset.names)}

@@ -28,6 +28,7 @@ from labelgrad.fitting.plan import (
     Plan,
     learning_rate,
     loss_for,
+    network,
     objective,
     outputs_for,
     views,
@@ -38,12 +39,10 @@ from labelgrad.functional import mixed_seed
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.labels.table import LabelTable
-from labelgrad.models.by_name import network
 from labelgrad.objectives.lga import LGA
 from labelgrad.training.batches import Examples, TensorBatches
 from labelgrad.training.parallel import History, finish_all
-from labelgrad.training.recipe import Recipe
-from labelgrad.training.run import Run
+from labelgrad.training.run import Recipe, Run
 from labelgrad.training.trainer import Trainer
 
 FOLDS, ENOUGH = 4, 400  # folds, and as many labels that one of them is enough

@@ -18,15 +18,15 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
-from labelgrad.fitting.calibration import calibrate
 from labelgrad.fitting.corrections import CHECKPOINT, corrected, restart_if_corrected
+from labelgrad.fitting.corrections import FILE as CORRECTIONS
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress, Record, train_shares
 from labelgrad.fitting.labels import Imputed, examples_with_neighbours, imputed_labels
 from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_plan
 from labelgrad.fitting.predictor import Config, Predictor
 from labelgrad.fitting.report import report_data
 from labelgrad.fitting.result import Counts, Result, Summary
-from labelgrad.fitting.verdict import judge
+from labelgrad.fitting.verdict import calibrate, judge
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import read
 from labelgrad.report.page import render
@@ -99,7 +99,9 @@ def fit(
         if isinstance(data, Dataset)
         else read(data, y, labels=labels, target=target, task=task, size=size, strict=strict)
     )
-    dataset = corrected(given, folder)
+    dataset = given
+    if folder is not None and (folder / CORRECTIONS).is_file():
+        dataset = corrected(given, folder)
     if on_data is not None:
         on_data(dataset)
     with _one_thread_each(workers):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from labelgrad.files import json_bytes, write_whole
@@ -17,7 +21,8 @@ from labelgrad.inputs.table import DEFAULTS as TABLE
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.methods import Problem, every_method, parts
 from labelgrad.methods import method as method_named
-from labelgrad.models.by_name import network
+from labelgrad.models.mlp import MLP
+from labelgrad.models.wide_resnet import WideResNet
 from labelgrad.objective import Objective
 from labelgrad.schedules import Drop, Schedule
 from labelgrad.step import Views
@@ -28,6 +33,10 @@ DROP_AT = 0.8  # of the steps, where the learning rate of pictures falls
 BATCH = 50  # labeled, and again as many unlabeled
 FILE, VERSION = "plan.json", 2
 OWN = "own"  # the name of a network that a person brings
+NETWORKS = "mlp, mlp-WIDTH-WIDTH…, or wrn-DEPTH-WIDTH such as wrn-10-1 and wrn-16-2"
+HIDDEN = (128, 128)  # of "mlp"
+MOMENTUM = 0.05  # of batch norm: the averages go back over twenty steps
+LARGE = 24  # pixels; a stem of stride 2 halves such pictures at once
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,35 @@ def make_plan(
         seed or 0,
         bool(mirror),
     )
+
+
+def network(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
+    """The network of a name for examples of a shape; its first weights are drawn by PyTorch.
+
+    >>> network("wrn-10-1", (1, 8, 8), 10)(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    >>> network("mlp-32", (5,), 1)(torch.zeros(2, 5)).shape
+    torch.Size([2, 1])
+    """
+    sizes = [int(size) for size in re.findall(r"-(\d{1,4})(?=-|$)", name)]
+    if re.fullmatch(r"mlp(-\d{1,4})*", name):
+        plain = MLP(math.prod(shape), sizes or HIDDEN, outputs)
+        return plain if len(shape) == 1 else nn.Sequential(nn.Flatten(), plain)
+    if not re.fullmatch(r"wrn-\d{1,4}-\d{1,4}", name) or sizes[1] < 1:
+        raise ValueError(f"`model` must be {NETWORKS}, got {name!r}.")
+    if len(shape) != 3:
+        raise ValueError(f"{name} is for pictures, and the data are a table; use `model` mlp.")
+    depth, width = sizes
+    model = WideResNet(
+        depth,
+        width,
+        classes=outputs,
+        channels=shape[0],
+        stem_stride=2 if min(shape[1:]) >= LARGE else 1,
+        momentum=MOMENTUM,
+    )
+    # Faster on a CPU and on a GPU; PyTorch's own annotations lack this form of the call.
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def usual_steps(dataset: Dataset) -> int:

@@ -15,12 +15,10 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 import labelgrad
-from labelgrad.files import csv_bytes, json_bytes, write_whole
-from labelgrad.fitting.plan import OWN
+from labelgrad.files import csv_bytes, json_bytes, unshared, write_whole
+from labelgrad.fitting.plan import OWN, network
 from labelgrad.inputs.base import Scale
 from labelgrad.inputs.kinds import kind_named
-from labelgrad.models.by_name import network
-from labelgrad.tensor_file import unshared
 from labelgrad.training.batches import Examples
 from labelgrad.training.evaluation import predict
 

@@ -16,7 +16,6 @@ from torch import nn
 
 import labelgrad
 from labelgrad.files import json_bytes, write_whole
-from labelgrad.fitting.calibration import Calibration
 from labelgrad.fitting.cross_validation import CurvePoint
 from labelgrad.fitting.labels import (
     Example,
@@ -28,7 +27,7 @@ from labelgrad.fitting.labels import (
 )
 from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.predictor import FORMAT, Predictions, Predictor, load_predictor
-from labelgrad.fitting.verdict import Verdict, shown_error
+from labelgrad.fitting.verdict import Calibration, Verdict, shown_error
 from labelgrad.inputs.kinds import prepare
 from labelgrad.report.data import Estimate
 

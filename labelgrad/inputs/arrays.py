@@ -26,9 +26,8 @@ from labelgrad.inputs.base import (
     join_few,
 )
 from labelgrad.inputs.cells import Typed
-from labelgrad.inputs.columns import Encoder, column_notes, fit_number
+from labelgrad.inputs.columns import Encoder, column_notes, fit_number, spreads
 from labelgrad.inputs.images import ImageFolder
-from labelgrad.inputs.row_scale import spreads
 from labelgrad.inputs.table import Table
 from labelgrad.inputs.targets import label_cells, targets
 from labelgrad.step import Views

@@ -11,7 +11,7 @@ from labelgrad.inputs.images import ImageFolder
 from labelgrad.inputs.table import Table
 from labelgrad.inputs.targets import TASKS
 
-KINDS: tuple[InputType, ...] = (ImageFolder(), Table(), Arrays())  # the first that takes it reads
+KINDS: tuple[InputType, ...] = (Table(), ImageFolder(), Arrays())  # the first that takes it reads
 
 
 def kind_named(name: str) -> InputType:

@@ -26,9 +26,8 @@ from labelgrad.inputs.base import (
     join_few,
 )
 from labelgrad.inputs.cells import Cells, as_texts, csv_rows, typed
-from labelgrad.inputs.columns import Encoder, Number, column_notes, fit_column
+from labelgrad.inputs.columns import ROW_LENGTH, Encoder, Number, column_notes, fit_column, spreads
 from labelgrad.inputs.frames import FRAME, frame_columns, is_frame, series_cells
-from labelgrad.inputs.row_scale import ROW_LENGTH, spreads
 from labelgrad.inputs.targets import label_cells, targets
 from labelgrad.nearest import did_you_mean
 from labelgrad.step import Views

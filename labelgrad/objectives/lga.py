@@ -20,11 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad.functional import cosine, with_gradient
+from labelgrad.labels.alignment import SLOPES, Gap, forward_mode
 from labelgrad.labels.evidence import Evidence
-from labelgrad.labels.gap import Gap
 from labelgrad.labels.lazy_adam import LazyAdam
 from labelgrad.labels.rate import label_schedule
-from labelgrad.labels.slope import SLOPES, forward_mode
 from labelgrad.labels.table import Drawn, LabelTable, Rule
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.methods import Problem, SearchRange, register

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad.functional import flatten, unflatten
-from labelgrad.labels.gap import MovingAverage
+from labelgrad.labels.alignment import MovingAverage
 from labelgrad.methods import Problem, SearchRange, register
 from labelgrad.objective import Objective
 from labelgrad.step import Step

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
+import math
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
-from markupsafe import Markup
-from numpy import shape
+import numpy as np
+from markupsafe import Markup, escape
 
-from labelgrad.report import charts, comparisons
+from labelgrad.report import charts
 from labelgrad.report.data import Curve, Example, ReportData
-from labelgrad.report.svg import Format
-from labelgrad.report.text import broken, cut, duration, number, percent, plain, whole
-from labelgrad.report.thumbnail import TINY, thumbnail
+from labelgrad.report.svg import Format, cut, number, percent, plain
 
 HERE = Path(__file__).parent
 MOST_SKIPPED = 200  # shown by name
+LARGEST = 96  # pixels of a side of a picture, of which a page may hold hundreds
+TINY = 48  # below this, pixels are shown as squares
 
 
 class Group(NamedTuple):
@@ -76,8 +78,8 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
     environment.filters |= {"cut": cut, "broken": broken, "whole": whole}
-    environment.globals |= {"charts": charts, "comparisons": comparisons, "thumbnail": thumbnail}
-    environment.tests["tiny"] = lambda picture: max(shape(picture)) < TINY
+    environment.globals |= {"charts": charts, "thumbnail": thumbnail}
+    environment.tests["tiny"] = lambda picture: max(np.shape(picture)) < TINY
     return environment
 
 
@@ -108,11 +110,11 @@ def measure_form(task: str, measure: str) -> Format:
     return percent if task == "classification" and measure.endswith("error") else number
 
 
-def _pairs(data: ReportData) -> list[comparisons.Pair]:
+def _pairs(data: ReportData) -> list[charts.Pair]:
     if data.confusion is None:
         return []
-    most = 8 if len(data.classes) <= comparisons.MOST_CLASSES else 40
-    return comparisons.worst_pairs(data.confusion, data.classes, most)
+    most = 8 if len(data.classes) <= charts.MOST_CLASSES else 40
+    return charts.worst_pairs(data.confusion, data.classes, most)
 
 
 def _groups(data: ReportData) -> list[Group]:
@@ -141,3 +143,66 @@ def _labels(data: ReportData) -> dict[str, int]:
     shown = {example.label for group in _groups(data) for example in group.examples}
     order = [name for name in data.classes if name in shown]
     return {name: place for place, name in enumerate([*order, *sorted(shown - set(order))])}
+
+
+def whole(part: float) -> str:
+    """A probability in whole percent; only what is certain is 100%, only what cannot be 0%.
+
+    >>> whole(0.876), whole(0.9999), whole(1.0), whole(0.001)
+    ('88%', '>99%', '100%', '<1%')
+    """
+    if 0.995 <= part < 1:
+        return ">99%"
+    return "<1%" if 0 < part < 0.005 else f"{100 * part:.0f}%" if math.isfinite(part) else "–"
+
+
+def duration(seconds: float) -> str:
+    """A time as a clock would say it.
+
+    >>> duration(4.26), duration(75), duration(7384)
+    ('4.3 s', '1 min 15 s', '2 h 3 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def broken(name: str) -> Markup:
+    """A name of a file that may be broken into lines after its folders.
+
+    >>> print(broken("new/<b>.png"))
+    new/<wbr>&lt;b&gt;.png
+    """
+    return Markup("/<wbr>").join(escape(part) for part in plain(name).split("/"))
+
+
+def thumbnail(picture: Any) -> str:
+    """The picture as a PNG data URI, no side larger than 96 pixels.
+
+    >>> thumbnail(np.zeros((8, 8), dtype=np.uint8))[:22]
+    'data:image/png;base64,'
+    """
+    from PIL import Image
+
+    image = Image.fromarray(_pixels(picture))
+    image.thumbnail((LARGEST, LARGEST))
+    file = io.BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _pixels(picture: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Pixels with their colours last, or without colours."""
+    pixels = np.asarray(picture)
+    if pixels.ndim == 3 and pixels.shape[0] in (1, 3):
+        pixels = np.moveaxis(pixels, 0, -1)
+    if pixels.ndim == 3 and pixels.shape[-1] == 1:
+        pixels = pixels[..., 0]
+    fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[-1] == 3)
+    if pixels.dtype != np.uint8 or not fits or not pixels.size:
+        raise ValueError(
+            f"A picture must have 8-bit pixels, grey or in three colours, got {pixels.dtype} "
+            f"numbers of the shape {pixels.shape}."
+        )
+    return np.ascontiguousarray(pixels)

@@ -1,4 +1,4 @@
-"""What charts are made of: elements whose texts are escaped, scales, axes, lines and dots.
+"""What charts are made of: texts, elements in which they are escaped, scales, axes, lines, dots.
 
 Colours are classes of the style sheet, so that a chart follows the page into dark mode.
 """
@@ -8,15 +8,67 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup, escape
-
-from labelgrad.report.text import number, plain
 
 WIDTH = 380  # of every chart, in its own units; the page scales it
 HUGE = 1e200  # beyond this a value has no place on a chart; neither has one that is not a number
 Point = tuple[float, float]
 Format = Callable[[float], str]
+
+# Characters that would turn the reading direction around, or that no page can hold, are shown.
+_TURNING = {code: f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_CONTROL = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160)], "�")
+_HALVES = dict.fromkeys(range(0xD800, 0xE000), "�")
+_SHOWN = _TURNING | _CONTROL | _HALVES
+
+
+def plain(value: Any) -> Any:
+    r"""A text that can stand on a page: no hidden turn of direction, nothing that is no character.
+
+    >>> plain("gpj\u202etac.png"), plain("a\x00b\udcff")
+    ('gpj⟨U+202E⟩tac.png', 'a�b�')
+    """
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return value.translate(_SHOWN)
+    return value
+
+
+def number(value: float) -> str:
+    """A number with three digits that count, or a dash where there is none.
+
+    >>> number(0.012345), number(1234567), number(12.0), number(float("nan"))
+    ('0.0123', '1,234,567', '12', '–')
+    """
+    if not math.isfinite(value):
+        return "–"
+    if value == 0 or 1e-4 <= abs(value) < 1e9:
+        digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+        text = f"{value:,.{digits}f}"
+        return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", "−")
+    return f"{value:.2e}".replace("-", "−")
+
+
+def percent(part: float) -> str:
+    """A part of 1 as percent, to a tenth.
+
+    >>> percent(0.0417), percent(1), percent(float("nan"))
+    ('4.2%', '100.0%', '–')
+    """
+    return f"{100 * part:.1f}%".replace("-", "−") if math.isfinite(part) else "–"
+
+
+def cut(text: str, most: int) -> str:
+    """The text, shortened in its middle where it is long.
+
+    >>> cut("short", 9), cut("a very long name", 9)
+    ('short', 'a ve…name')
+    """
+    if len(text) <= most:
+        return text
+    front = most // 2
+    return f"{text[:front]}…{text[len(text) - (most - front - 1) :]}"
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:

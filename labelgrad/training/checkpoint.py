@@ -1,19 +1,75 @@
-"""Checkpoints: whole or not there at all, and never any code in them.
+"""What a run keeps in its folder: checkpoints, and the record of its evaluations.
 
-Each is one file named by its step (see `labelgrad.tensor_file`). Damage is found when it is read,
-and the one before it is kept for that case.
+A checkpoint is one file of named tensors and a little JSON, named by its step (`labelgrad.files`):
+whole or not there at all, and never any code in it. Damage is found when it is read, and the one
+before it is kept for that case. The record is JSON lines, written as the run goes.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import subprocess
 import warnings
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from labelgrad.tensor_file import read_tensors, write_tensors
+import labelgrad
+from labelgrad.files import read_tensors, write_tensors
 from labelgrad.training.errors import CheckpointError
-from labelgrad.training.state import State
+
+
+@dataclass
+class State:
+    """Tensors by dotted name, and values that JSON can hold.
+
+    >>> State({"model.w": torch.zeros(1)}, {"step": 3}).part("model")
+    {'w': tensor([0.])}
+    """
+
+    tensors: dict[str, Tensor]
+    info: dict[str, Any] = field(default_factory=dict)
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors below a prefix, under the rest of their names."""
+        start = prefix + "."
+        return {k.removeprefix(start): v for k, v in self.tensors.items() if k.startswith(start)}
+
+
+def pack_optimizer(
+    optimizer: torch.optim.Optimizer,
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """An optimizer's state as named tensors and JSON."""
+    state = optimizer.state_dict()
+    tensors: dict[str, Tensor] = {}
+    plain: dict[str, Any] = {}
+    for index, values in state["state"].items():
+        for name, value in values.items():
+            (tensors if isinstance(value, Tensor) else plain)[f"{index}.{name}"] = value
+    named = {f"optimizer.{name}": value for name, value in tensors.items()}
+    return named, {"groups": state["param_groups"], "plain": plain}
+
+
+def unpack_optimizer(
+    optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], info: dict[str, Any]
+) -> None:
+    """Put back what `pack_optimizer` gave."""
+    state: dict[int, dict[str, Any]] = {}
+    for key, value in {**tensors, **info["plain"]}.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": info["groups"]})
+    for parameter, values in optimizer.state.items():
+        for name, value in values.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                # A fused optimizer takes for granted that state and parameter lie alike in memory.
+                values[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 class Checkpoints:
@@ -65,3 +121,88 @@ class Checkpoints:
         if not whole:
             return "there is no earlier one; make room and start again."
         return f"the one before it, {whole[-1].name}, is kept; make room and resume from there."
+
+
+class Log:
+    """One JSON object a line: first what the run is, then its records as they come.
+
+    >>> log = Log(None)
+    >>> log.begin({"seed": 0})
+    >>> log.append({"step": 100})
+    >>> log.records
+    [{'step': 100}]
+    """
+
+    def __init__(self, path: Path | None):
+        self.path, self.position = path, 0
+        self.records: list[dict[str, Any]] = []
+
+    def begin(self, head: dict[str, Any]) -> None:
+        """Start the file with what the run is."""
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_bytes(b"")
+        self._write(head)
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Add one record."""
+        self._write(record)
+        self.records.append(record)
+
+    def resume(self, position: int) -> None:
+        """Go on from where a checkpoint left the file; what came after it will come again."""
+        if self.path is None:
+            return
+        if not self.path.exists() or self.path.stat().st_size < position:
+            raise CheckpointError(
+                f"{self.path} must hold the first {position} bytes of this run's record, and does "
+                f"not; put it back, or use another folder."
+            )
+        os.truncate(self.path, position)
+        self.position = position
+        lines = self.path.read_text().splitlines()[1:]
+        self.records = [json.loads(line) for line in lines]
+
+    def _write(self, record: dict[str, Any]) -> None:
+        if self.path is None:
+            return
+        data = (json.dumps(record) + "\n").encode()
+        try:
+            with self.path.open("ab") as file:
+                file.write(data)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.path} could not be written ({error}); make room and resume the run."
+            ) from error
+        self.position += len(data)
+
+
+@cache
+def revision() -> dict[str, str | None]:
+    """Which code this is: the package's version, its own git revision or none, PyTorch's."""
+    return {
+        "labelgrad": labelgrad.__version__,
+        "revision": _own_commit(Path(labelgrad.__file__).parent),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _own_commit(package: Path) -> str | None:
+    """The commit of the repository whose top folder holds the package, and which tracks it.
+
+    Installed below somebody else's repository, their commit says nothing about this code.
+    """
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(package), *words]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        return found.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != package.parent.resolve():
+            return None
+        return git("describe", "--always", "--dirty", "--abbrev=12")
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrad.files import write_whole
-from labelgrad.training.log import revision
+from labelgrad.training.checkpoint import revision
 
 Line = dict[str, Any]
 RESULTS, COMMANDS = "results.jsonl", "commands.jsonl"

@@ -16,9 +16,9 @@ from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule, check_rate, describe, value_at
 from labelgrad.step import Step, Views, bare, may_draw
 from labelgrad.training.batches import Batches
+from labelgrad.training.checkpoint import State, pack_optimizer, unpack_optimizer
 from labelgrad.training.errors import TrainingDivergedError
 from labelgrad.training.evaluation import evaluating
-from labelgrad.training.state import State, pack_optimizer, unpack_optimizer
 
 MakeOptimizer = Callable[..., torch.optim.Optimizer]
 Groups = Callable[[nn.Module], Sequence[dict[str, Any]]]

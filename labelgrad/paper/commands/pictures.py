@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.progress import downloading
-from labelgrad.cli.say import say_pictures
-from labelgrad.cli.trials import add_missing
+from labelgrad.cli.console import add_missing, downloading, say_pictures
 from labelgrad.paper.commands.options import Options
 from labelgrad.paper.picture_results import (
     Score,

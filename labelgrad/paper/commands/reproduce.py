@@ -11,8 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.say import say_pictures
-from labelgrad.cli.trials import add_missing
+from labelgrad.cli.console import add_missing, say_pictures
 from labelgrad.paper.commands.comparison import differences_table, summary_table
 from labelgrad.paper.commands.options import Options
 from labelgrad.paper.commands.pictures import run_pictures, run_table_1

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.trials import add_missing
+from labelgrad.cli.console import add_missing
 from labelgrad.paper.commands.options import Options
 from labelgrad.paper.commands.pictures import PAPER, TODAY, ready, spelled
 from labelgrad.training.results import Line, Results

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.trials import add_missing
+from labelgrad.cli.console import add_missing
 from labelgrad.paper.figures.tuning import draw_tuning
 from labelgrad.paper.synthetic import SIZES, Settings
 from labelgrad.paper.synthetic_tuning import (

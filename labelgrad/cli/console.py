@@ -1,10 +1,14 @@
-"""How far long work has come: bars on a terminal, plain lines elsewhere."""
+"""What is said while a command works: lines as they are, and how far long work has come.
+
+That is bars on a terminal, plain lines elsewhere.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Self
 
 from rich.console import Console
@@ -18,10 +22,22 @@ from rich.progress import (
 )
 from rich.progress import Progress as RichProgress
 
-from labelgrad.training.parallel import PAUSE, Progress
+from labelgrad.training.parallel import PAUSE, Progress, Settings, Work, finish_all
+from labelgrad.training.results import Results
 
 Update = Callable[[str, int, int, float], None]  # a name, steps done and in all, the loss
 FEW = 12  # pieces of work that can each have a line of their own
+
+
+def say(console: Console, line: str) -> None:
+    """A line as it is: names from the data are no markup."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def say_pictures(console: Console, paths: Iterable[Path]) -> None:
+    """Where the figures are, a line each."""
+    for path in paths:
+        say(console, f"The picture: {path}")
 
 
 def progress(console: Console, *, every: float = 10.0) -> Progress:
@@ -52,6 +68,30 @@ def downloading(console: Console) -> Iterator[Callable[[int, int], None]]:
     with RichProgress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None, visible=False)
         yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
+
+
+def add_missing(
+    make: Callable[..., Work],
+    jobs: Mapping[str, Settings],
+    results: Results,
+    *,
+    workers: int,
+    command: str,
+) -> None:
+    """Run all jobs that are not in the results yet side by side, and keep each as it ends.
+
+    The command that does is written down before.
+    """
+    if not jobs:
+        return
+    results.begin(command)
+    finish_all(
+        make,
+        jobs,
+        workers=workers,
+        progress=progress(Console()),
+        when_done=lambda _, history: results.add(history),
+    )
 
 
 class Speed:
