@@ -35,8 +35,8 @@ _HOME = {
     "Objective": "labelgrad.objective",
     "PiModel": "labelgrad.objectives.pi_model",
     "PseudoLabel": "labelgrad.objectives.pseudo_label",
-    "Recipe": "labelgrad.training.run",
-    "Run": "labelgrad.training.run",
+    "Recipe": "labelgrad.training.recipe",
+    "Run": "labelgrad.training.recipe",
     "SGD": "labelgrad.labels.sgd",
     "SoftMatch": "labelgrad.objectives.softmatch",
     "SquaredError": "labelgrad.losses",
@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     from labelgrad.step import Batch, Step
     from labelgrad.training.batches import DatasetBatches, Examples, TensorBatches
     from labelgrad.training.evaluation import evaluate
-    from labelgrad.training.run import Recipe, Run
+    from labelgrad.training.recipe import Recipe, Run
     from labelgrad.training.trainer import Trainer
 
 

@@ -42,7 +42,7 @@ from labelgrad.objectives.supervised import Supervised
 from labelgrad.schedules import Schedule, check_rate
 from labelgrad.training.batches import TensorBatches
 from labelgrad.training.evaluation import predict
-from labelgrad.training.run import Recipe
+from labelgrad.training.recipe import Recipe
 
 Array = NDArray[Any]
 Module = nn.Module | Callable[[], nn.Module]

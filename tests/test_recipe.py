@@ -70,7 +70,7 @@ def test_nothing_else_in_the_package_assembles_a_training():
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Trainer", "Run")
     ]
-    assert sorted(found) == [("run.py", "Run"), ("run.py", "Trainer")]
+    assert sorted(found) == [("recipe.py", "Run"), ("recipe.py", "Trainer")]
 
 
 def test_a_recipe_can_be_followed_twice_and_gives_the_same():

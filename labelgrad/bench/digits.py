@@ -19,7 +19,7 @@ from labelgrad.methods import Problem
 from labelgrad.methods import method as classes_method
 from labelgrad.models.mlp import MLP
 from labelgrad.training.batches import TensorBatches
-from labelgrad.training.run import Recipe, Run
+from labelgrad.training.recipe import Recipe, Run
 
 METHODS = ("supervised", "lga-evidence")
 LEARNING_RATE, BATCH = 2e-4, 50

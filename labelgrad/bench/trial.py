@@ -24,7 +24,7 @@ from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.training.batches import TensorBatches
-from labelgrad.training.run import Recipe, Run
+from labelgrad.training.recipe import Recipe, Run
 
 STEPS, BATCH, HIDDEN = 5000, 50, (128, 128)  # as the estimators have them
 LEARNING_RATE, SUPERVISED_WEIGHT = 2e-4, 0.1

@@ -42,7 +42,7 @@ from labelgrad.labels.table import LabelTable
 from labelgrad.objectives.lga import LGA
 from labelgrad.training.batches import Examples, TensorBatches
 from labelgrad.training.parallel import History, finish_all
-from labelgrad.training.run import Recipe, Run
+from labelgrad.training.recipe import Recipe, Run
 from labelgrad.training.trainer import Trainer
 
 FOLDS, ENOUGH = 4, 400  # folds, and as many labels that one of them is enough

@@ -20,7 +20,7 @@ from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.training.batches import TensorBatches
 from labelgrad.training.evaluation import evaluate
-from labelgrad.training.run import Recipe
+from labelgrad.training.recipe import Recipe
 from labelgrad.training.trainer import Trainer
 
 RATE = EPSILON = 1e-3  # α_θ = α_w = ε_norm in the paper's figure

@@ -21,8 +21,8 @@ from labelgrad.paper.picture_task import SIZES, Examples, Size, Task, examples
 from labelgrad.paper.settings import Hyperparameters, choice
 from labelgrad.schedules import Drop
 from labelgrad.training.batches import TensorBatches
+from labelgrad.training.recipe import Recipe, Run
 from labelgrad.training.results import Line
-from labelgrad.training.run import Recipe, Run
 
 BATCH = 50  # labeled, and again as many unlabeled
 MEASURED = ("validation_error", "validation_loss", "test_error", "test_loss")

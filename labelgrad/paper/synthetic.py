@@ -25,7 +25,7 @@ from labelgrad.objectives.supervised import Supervised
 from labelgrad.paper.curvature import alignment, top_eigenvector
 from labelgrad.training.batches import TensorBatches
 from labelgrad.training.evaluation import evaluate
-from labelgrad.training.run import Recipe
+from labelgrad.training.recipe import Recipe
 from labelgrad.training.trainer import Trainer
 
 
