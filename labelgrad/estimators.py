@@ -29,8 +29,9 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
+from labelgrad.fitting.fit import check_device
 from labelgrad.fitting.plan import steps_for
-from labelgrad.inputs.frames import is_frame
+from labelgrad.inputs.frames import frame_columns, is_frame
 from labelgrad.inputs.kinds import prepare, read_inputs
 from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.lazy_adam import LazyAdam
@@ -86,10 +87,14 @@ class _Network:
         if is_frame(X):
             _check_feature_names(self, X, reset=True)
             _check_n_features(self, X, reset=True)
-            self.frames_: str | None = nw.from_native(X).implementation.value
+            self.frames_: str | None = nw.get_native_namespace(X).__name__
+            self.columns_ = frame_columns(X)[0]
         else:
             self.frames_, X = None, self._numbers(X, reset=True)
         found = read_inputs(X)
+        for note in found.notes:
+            if note.startswith("Left out"):
+                warnings.warn(note, stacklevel=3)
         self.preprocessing_ = found.preprocessing
         return found.x
 
@@ -103,9 +108,9 @@ class _Network:
             _check_feature_names(self, X, reset=False)
             _check_n_features(self, X, reset=False)
         if self.frames_ is not None and not is_frame(X):  # columns by their places
-            names: Sequence[str] = getattr(self, "feature_names_in_")  # noqa: B009 - scikit-learn's
             backend: Any = self.frames_
-            X = nw.from_dict(dict(zip(names, X.T, strict=True)), backend=backend).to_native()
+            columns = dict(zip(self.columns_, X.T, strict=True))
+            X = nw.from_dict(columns, backend=backend).to_native()
         return prepare(self.preprocessing_, X).x
 
     def _numbers(self, X: Any, *, reset: bool) -> Array:
@@ -125,6 +130,7 @@ class _Network:
     def _train(self, x: Tensor, y: Tensor, labeled: Array, width: int, loss: Loss) -> Tensor:
         """Fit the network, and give the labels imputed for the rows that are not labeled."""
         self._check_settings()
+        check_device(str(self.device))
         known = torch.from_numpy(labeled)
         given, others = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
         labels = torch.zeros(len(x), dtype=y.dtype)
@@ -338,8 +344,11 @@ def _classes(y: Any) -> tuple[Array, Array]:
     """
     series = nw.from_native(y, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
-        missing = series.is_null().to_numpy()
-        y = np.asarray(series.filter(~series.is_null()).to_list())
+        missing, known = series.is_null().to_numpy(), series.filter(~series.is_null())
+        y = np.asarray(known.to_numpy())
+        if y.dtype == object:  # texts, perhaps with -1 among them, or numbers of a nullable type
+            y = np.empty(len(known), dtype=object)
+            y[:] = known.to_list()
     else:
         y = column_or_1d(y, warn=True)
         if y.dtype.kind == "f":
@@ -348,10 +357,11 @@ def _classes(y: Any) -> tuple[Array, Array]:
         if y.dtype == object:
             missing = np.array([label is None or label != label for label in y])
         y = y[~missing]
-    known = np.array([label != -1 for label in y.tolist()], dtype=bool)  # texts are always labels
+    is_label = np.array([label != -1 for label in y.tolist()], dtype=bool)  # texts always are
     labeled = ~missing
-    labeled[labeled] = known
-    return y[known], labeled
+    labeled[labeled] = is_label
+    labels = y[is_label]
+    return np.asarray(labels.tolist()) if labels.dtype == object else labels, labeled
 
 
 def _values(y: Any) -> Array:

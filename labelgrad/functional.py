@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_drawing = RLock()  # PyTorch's own generator is one for all threads
+process_wide = RLock()  # held by who uses what PyTorch has once for all threads: its own generator,
+# and the level of forward mode
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
@@ -140,7 +141,7 @@ def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[torch.
     True
     """
     generator = _default_generator(device)
-    with _drawing:
+    with process_wide:
         kept = generator.get_state()
         generator.manual_seed(start) if isinstance(start, int) else generator.set_state(start)
         try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from labelgrad.functional import flat_gradient, mixed_seed, random_numbers
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.replay import Remembering, Replaying
 
+T = TypeVar("T")
 LABELED, UNLABELED, EXTRA = range(3)  # passes, whose random numbers are told apart
 
 
@@ -44,6 +44,21 @@ class Batch:
             Batch(x, y, rows)
             for x, y, rows in zip(self.x.split(size), labels, self.rows.split(size), strict=True)
         ]
+
+
+class once(Generic[T]):  # noqa: N801 - read as a word before what it decorates
+    """A property that is worked out when it is first asked for, and then kept.
+
+    Python 3.11's own has one lock for all objects of a class, in which two threads can wait for
+    each other.
+    """
+
+    def __init__(self, work_out: Callable[[Any], T]):
+        self._work_out, self._name, self.__doc__ = work_out, work_out.__name__, work_out.__doc__
+
+    def __get__(self, owner: Any, kind: type | None = None) -> T:
+        value = vars(owner)[self._name] = self._work_out(owner)
+        return value
 
 
 class Views(Protocol):
@@ -155,14 +170,14 @@ class Step:
             )
         return self._views.strong(_needed(self._clean).x, self.generator)
 
-    @cached_property
+    @once
     def labeled_outputs(self) -> Tensor:
         """The model on the labeled batch."""
         self.counted_passes += 1
         with self._numbers(LABELED), self._precision():
             return self._full(self.model(self.labeled.x))
 
-    @cached_property
+    @once
     def unlabeled_outputs(self) -> Tensor:
         """The model on the unlabeled batch."""
         self.counted_passes += 1
@@ -181,19 +196,19 @@ class Step:
             return self.unlabeled_outputs.detach()
         return torch.cat([part._outputs_without_graph for part in self.parts])
 
-    @cached_property
+    @once
     def _outputs_without_graph(self) -> Tensor:
-        with torch.no_grad():
-            return self.extra_forward(self.unlabeled.x)
+        with torch.no_grad(), self._numbers(UNLABELED):  # what its own pass draws
+            return self._call({}, self.unlabeled.x)
 
-    @cached_property
+    @once
     def labeled_loss(self) -> Tensor:
         """The mean loss of the true labels."""
         if self.labeled.y is None:
             raise ValueError("the labeled batch has no labels.")
         return self.loss(self.labeled_outputs, self.labeled.y)
 
-    @cached_property
+    @once
     def labeled_gradient(self) -> Tensor:
         """g_ℓ: the gradient of the labeled loss, as one vector, computed once a step."""
         return self.gradient(self.labeled_loss)

@@ -318,6 +318,7 @@ def mixed_frame(library, rows=90, first="size"):
     return frame.astype(types).assign(born=pandas.to_datetime(frame["born"])), kind
 
 
+@pytest.mark.filterwarnings("ignore:Left out")
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_data_frames_with_columns_of_every_kind(library):
     X, kind = mixed_frame(library)
@@ -337,6 +338,7 @@ def test_data_frames_with_columns_of_every_kind(library):
         model.predict(mixed_frame(library, first="weight")[0])
 
 
+@pytest.mark.filterwarnings("ignore:Left out")
 def test_the_two_libraries_give_the_same_and_so_does_fit():
     y = np.where(np.arange(90) < 45, np.arange(90) % 3, -1)
     pairs = [mixed_frame(library)[0] for library in ("pandas", "polars")]
@@ -361,5 +363,34 @@ def test_a_table_of_numbers_may_come_as_frame_or_array_and_have_gaps():
 def test_the_device_is_passed_on_and_a_strange_one_is_an_error():
     X, _, partly = iris()
     assert LGAClassifier(steps=2, device="cpu").fit(X, partly).predict(X).shape == (150,)
-    with pytest.raises((RuntimeError, AssertionError, NotImplementedError)):
-        LGAClassifier(steps=2, device="cuda").fit(X, partly)
+    with pytest.raises(ValueError, match="`device` must be one PyTorch has here"):
+        LGAClassifier(steps=2, device="nowhere").fit(X, partly)
+
+
+def test_a_series_of_texts_may_have_minus_one_where_there_is_none():
+    X, y, partly = iris()
+    words = np.array(["setosa", "versicolor", "virginica"], dtype=object)[y]
+    named = np.where(partly == -1, np.array(-1, dtype=object), words)
+    by_array = LGAClassifier(steps=20, random_state=0).fit(X, named)
+    by_series = LGAClassifier(steps=20, random_state=0).fit(X, pandas.Series(named))
+    assert by_series.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    np.testing.assert_array_equal(by_series.predict_proba(X), by_array.predict_proba(X))
+    assert by_series.score(X, pandas.Series(named)) == by_array.score(X, named)
+    whole = LGAClassifier(steps=2).fit(X, pandas.Series(partly.astype(np.int32)))
+    assert whole.classes_.dtype == np.int32
+
+
+def test_a_frame_without_names_of_text_and_an_array_are_the_same():
+    X, _, partly = iris()
+    model = LGAClassifier(steps=20, random_state=0).fit(pandas.DataFrame(X), partly)
+    np.testing.assert_array_equal(model.predict(X), model.predict(pandas.DataFrame(X)))
+
+
+def test_a_column_that_counts_is_data_in_a_frame_and_what_is_left_out_is_said():
+    y = np.where(np.arange(60) < 20, np.arange(60) / 7, np.nan)
+    counting = pandas.DataFrame({"t": np.arange(60)})
+    found = LGARegressor(steps=20, random_state=0).fit(counting, y).predict(counting)
+    array = LGARegressor(steps=20, random_state=0).fit(counting.to_numpy(), y)
+    np.testing.assert_allclose(found, array.predict(counting.to_numpy()), atol=1e-6)
+    with pytest.warns(UserWarning, match=r"Left out \(always the same\): 'planet'"):
+        LGARegressor(steps=2).fit(counting.assign(planet="earth"), y)

@@ -5,6 +5,7 @@ import json
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from contextlib import chdir
 from dataclasses import replace
@@ -516,3 +517,33 @@ def test_help_fits_a_screen_and_shows_an_example(name, tmp_path):
     said = labelgrad_here(name, "--help", cwd=tmp_path)
     assert f"Example: labelgrad {name}" in said.stdout
     assert len(said.stdout.splitlines()) < 40
+
+
+def test_the_same_call_goes_on_whatever_the_method_was_made_of_it(tmp_path):
+    x, y = small_arrays()
+    for method in ("LGA_evidence", "lga-evidence"):
+        labelgrad.fit(x, y, method=method, steps=5, out=tmp_path / "run", resume=True)
+    known = np.arange(60) % 2
+    for _ in range(2):
+        labelgrad.fit(x, known, method="lga", steps=5, out=tmp_path / "known", resume=True)
+
+
+def test_a_dataset_has_its_labels_in_it():
+    x, y = small_arrays()
+    with pytest.raises(ValueError, match="A `Dataset` has its labels in it"):
+        labelgrad.fit(read(x, y), y, steps=2)
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_is_told_of_it(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import numpy as np, labelgrad\n"
+        "x = np.random.default_rng(0).normal(size=(40, 3))\n"
+        "y = np.where(np.arange(40) < 16, x[:, 0] > 0, -1)\n"
+        "labelgrad.fit(x, y, steps=5, workers=2)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode
+    assert "__name__ == '__main__'" in done.stderr

@@ -21,12 +21,16 @@ from labelgrad import (
     EntMin,
     Evidence,
     Examples,
+    FreeMatch,
+    Objective,
     Recipe,
     SquaredError,
     Supervised,
     TensorBatches,
 )
+from labelgrad.augment.views import Noise
 from labelgrad.functional import cosine, flatten
+from labelgrad.inputs.base import Scale
 from labelgrad.labels.alignment import finite_difference, forward_mode
 from labelgrad.schedules import Drop, Ramp
 from labelgrad.step import Batch, Step, may_draw
@@ -400,3 +404,84 @@ def test_the_library_does_not_import_the_compiler():
     code = "import labelgrad, sys; labelgrad.Recipe; print('torch._inductor' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+class Plain(Objective):
+    """A term of one's own that shares the labeled pass, and reports now and then."""
+
+    def forward(self, step):
+        if step.labeled.rows.min() == 0:
+            step.report("first", step.labeled_loss)
+        return step.labeled_loss
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_lga_beside_a_term_of_ones_own(accumulate):
+    own = lambda: 0.1 * Plain() + LGA(ROWS, 2, rule=Evidence())  # noqa: E731
+    mine, ours = (
+        trained(5, objective=objective, accumulate=accumulate) for objective in (own, None)
+    )
+    torch.testing.assert_close(mine, ours, rtol=0, atol=1e-5)
+
+
+def test_a_part_that_is_asked_twice_draws_the_same_in_dropout_too():
+    network = nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.5), nn.Linear(16, 2))
+    x, y = data()
+    labeled = Batch(x[:10], y[:10], torch.arange(10))
+    whole = Step(network, labeled, Batch(x[10:20], None, torch.arange(10)), views=Noise())
+    first, _ = whole.cut(2)
+    term = FreeMatch(2, decay=0.9)
+    assert len({term(first).item() for _ in range(3)}) == 1
+
+
+def test_one_reader_serves_two_threads():
+    x = np.arange(400.0).reshape(200, 2)
+    batches = DatasetBatches(x, batch_size=5, workers=1)
+    wrong = []
+
+    def work():
+        for step in range(60):
+            batch = batches.batch(step)
+            if not np.array_equal(batch.x.numpy(), x[batch.rows.numpy()]):
+                wrong.append(step)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.timeout(60)
+def test_a_network_that_is_trained_while_it_is_made_does_not_block_another_thread():
+    def dropping():
+        return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+
+    def warmed():
+        return recipe(network=dropping, steps=40).run().finish().trainer.model
+
+    def train(network):
+        recipe(network=network, steps=60).run().finish()
+
+    threads = [
+        threading.Thread(target=train, args=(network,), daemon=True)
+        for network in (warmed, dropping)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=50)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_another_transform_is_another_fingerprint():
+    x = torch.arange(6.0).view(3, 2)
+    scales = [Scale(factor, 0.0) for factor in (2.0, 3.0)]
+    texts = [TensorBatches(x, batch_size=1, transform=scale).fingerprint() for scale in scales]
+    assert texts[0] != texts[1]
+
+
+def test_what_the_best_is_chosen_by_must_be_measured():
+    with pytest.raises(ValueError, match="`best_by` must be one of error, loss, ece, got 'nosuch'"):
+        recipe().run(best_by="nosuch")

@@ -67,7 +67,8 @@ def fit(
 
     `method` is a sum such as "lga+vat", `model` a name such as "wrn-10-1" or a network of your
     own, `time_budget` is in minutes and finds the `steps`. `mirror` says that pictures mean the
-    same left to right. The trainings go in as many processes as there are `workers`.
+    same left to right. The trainings go in as many processes as there are `workers`; a script that
+    asks for more than one does so below `if __name__ == "__main__":`.
 
     With `out` everything is kept in a new folder, and `resume` goes on there; after corrections it
     trains anew with them, and `before-corrections` has the result before. Ctrl-C ends the training
@@ -94,11 +95,12 @@ def fit(
         raise ValueError(f"`workers` must be at least 1, got {workers}.")
     if on_record is not None and workers > 1:
         raise ValueError(f"`on_record` needs the training in this process, got {workers} workers.")
-    given = (
-        data
-        if isinstance(data, Dataset)
-        else read(data, y, labels=labels, target=target, task=task, size=size, strict=strict)
-    )
+    if not isinstance(data, Dataset):
+        given = read(data, y, labels=labels, target=target, task=task, size=size, strict=strict)
+    elif any(option is not None for option in (y, labels, target, task, size)):
+        raise ValueError("A `Dataset` has its labels in it; give it without `y` and what is read.")
+    else:
+        given = data
     dataset = given
     if folder is not None and (folder / CORRECTIONS).is_file():
         dataset = corrected(given, folder)

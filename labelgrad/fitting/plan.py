@@ -203,6 +203,8 @@ def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
     kept, plan = _kept(folder)
     for field in fields(Plan):
         wanted, had = asked.get(field.name), getattr(plan, field.name)
+        if field.name == "method" and wanted is not None:
+            wanted = usable_method(dataset, wanted)
         if wanted is not None and wanted != had:
             raise ValueError(
                 f"The run in {folder} was begun with {field.name} {had}, got {wanted}; leave it "

@@ -222,8 +222,10 @@ class Encoder:
         return shown
 
 
-def fit_column(name: str, cells: Cells) -> Column | str:
+def fit_column(name: str, cells: Cells, *, counts_are_data: bool = False) -> Column | str:
     """What the column holds, or why it is left out.
+
+    A column that counts the rows is left out: files have them, and data frames do not need them.
 
     >>> fit_column("pet", ["cat", "dog", "cat"])
     Category(name='pet', texts=('cat', 'dog'), other=False, missing=False)
@@ -241,7 +243,8 @@ def fit_column(name: str, cells: Cells) -> Column | str:
         return "empty"
     if not missing and numbers.min() == numbers.max():
         return "always the same"
-    if not missing and len(numbers) > 2 and numbers[0] in (0, 1) and (np.diff(numbers) == 1).all():
+    counts = len(numbers) > 2 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
+    if counts and not missing and not counts_are_data:
         return "the row's number"
     with np.errstate(over="ignore", invalid="ignore"):
         std = numbers.std()

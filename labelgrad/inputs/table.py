@@ -41,7 +41,7 @@ class Table:
     """A CSV or Parquet file, or a data frame of pandas, polars and others."""
 
     name = "table"
-    what = f"a table ({', '.join(SUFFIXES)})"
+    what = f"a table ({', '.join(SUFFIXES)}, or a data frame)"
     key = "row"
     options: tuple[str, ...] = ("target",)
 
@@ -73,7 +73,7 @@ class Table:
             target = str(target)
             labeled, where = as_texts(cells.pop(target)), f"The column {target!r}"
         labels = targets(labeled, reading.task, where)
-        found = _fit(cells)
+        found = _fit(cells, of_file=isinstance(data, Path))
         notes += labels.notes + found.notes
         if found.encoder is None:
             beside = f" beside {target!r}" if target is not None else ""
@@ -93,7 +93,7 @@ class Table:
 
     def inputs(self, data: Any) -> Inputs:
         file, cells = columns_of(data)
-        found = _fit(cells)
+        found = _fit(cells, of_file=False)
         if found.encoder is None:
             raise ValueError(f"{file} has no column to learn from. {' '.join(found.notes)}")
         described = {"version": VERSION, "kind": self.name} | found.encoder.described()
@@ -179,9 +179,12 @@ class _Fitted(NamedTuple):
     notes: list[str]
 
 
-def _fit(cells: dict[str, Cells]) -> _Fitted:
+def _fit(cells: dict[str, Cells], *, of_file: bool) -> _Fitted:
     known = {name: typed(column) for name, column in cells.items()}
-    fitted = {name: fit_column(name, column) for name, column in known.items()}
+    fitted = {
+        name: fit_column(name, column, counts_are_data=not of_file)
+        for name, column in known.items()
+    }
     columns = [column for column in fitted.values() if not isinstance(column, str)]
     numbers = [column for column in columns if isinstance(column, Number)]
     plain = [column.name for column in numbers if not column.date]

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from labelgrad.functional import flatten, unflatten
+from labelgrad.functional import flatten, process_wide, unflatten
 from labelgrad.step import Step
 
 SlopeMethod = Callable[[Step, Tensor], Tensor]
-_forward_mode = Lock()  # PyTorch has one level of it for all threads
 
 
 class MovingAverage(nn.Module):
@@ -111,7 +109,7 @@ class Gap(nn.Module):
 def forward_mode(step: Step, direction: Tensor) -> Tensor:
     """J_i·direction for every unlabeled example, exactly, in one forward-mode pass."""
     tangents = unflatten(direction, step.params)
-    with _forward_mode, torch.no_grad(), forward_ad.dual_level():
+    with process_wide, torch.no_grad(), forward_ad.dual_level():
         duals = {
             name: forward_ad.make_dual(param.detach(), tangents[name])
             for name, param in step.params.items()

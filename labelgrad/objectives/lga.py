@@ -107,6 +107,7 @@ class LGA(Objective):
         drawn = self.table.draw(step.unlabeled.rows)
         loss = self.loss(step.unlabeled_outputs, drawn.labels.to(step.unlabeled_outputs))
         pull = step.gradient(loss)
+        _ = step.labeled_gradient  # the update needs it, when the graphs are gone
         step.kept[self] = Pulled(drawn, pull)
         return with_gradient(loss, pull, step.params)
 

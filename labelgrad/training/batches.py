@@ -8,6 +8,7 @@ disturb each other.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.weak import WeakIdKeyDictionary
 
 from labelgrad.functional import mixed_seed
+from labelgrad.schedules import describe
 from labelgrad.step import Batch
 
 Transform = Callable[[Tensor], Tensor]  # rows as they are stored to rows as a network sees them
@@ -81,11 +83,11 @@ class Examples:
         """The labels at these places, counted among the rows."""
         if self.y is None:
             return None
-        return self.y[self._rows(places).to(self.y.device)]
+        return self.y[self.rows_at(places).to(self.y.device)]
 
     def take(self, places: Tensor) -> Tensor:
         """The examples at these places, counted among the rows."""
-        rows = self._rows(places)
+        rows = self.rows_at(places)
         if isinstance(self.x, Tensor):
             found = self.x[rows.to(self.x.device)]
         else:
@@ -97,13 +99,15 @@ class Examples:
         for places in torch.arange(len(self)).split(size):
             yield self.take(places)
 
-    def _rows(self, places: Tensor) -> Tensor:
+    def rows_at(self, places: Tensor) -> Tensor:
+        """The numbers of the rows at these places."""
         return places if self.rows is None else self.rows[places]
 
     def fingerprint(self) -> str:
         """A digest of the data, all of them, and of which rows these are."""
         parts = [self.x, *(part for part in (self.y, self.rows) if part is not None)]
-        return ", ".join(content_digest(part) for part in parts)
+        changed = [] if self.transform is None else [describe(self.transform)]
+        return ", ".join([*map(content_digest, parts), *changed])
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,7 @@ class DatasetBatches:
         self.batch_size, self.seed, self.workers = batch_size, seed, workers
         self._order = Shuffle(len(self.examples), batch_size, seed, 0 if y is None else 1)
         self._fingerprint = fingerprint
-        self._ahead: tuple[int, Iterator[Tensor]] | None = None  # the step it will give next
+        self._ahead = threading.local()  # each thread has a reader, and the step it gives next
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -236,7 +240,7 @@ class DatasetBatches:
         places = self._order.places(step)
         x = self._read_ahead(step) if self.workers else self.examples.take(places)
         if x.dtype.is_floating_point and not torch.isfinite(x).all():
-            wrong = places[~torch.isfinite(x.flatten(1)).all(1)][0]
+            wrong = self.examples.rows_at(places)[~torch.isfinite(x.flatten(1)).all(1)][0]
             raise ValueError(f"the data must be finite, got NaN or infinity in example {wrong}.")
         return Batch(x, self.examples.labels_at(places), places)
 
@@ -252,7 +256,7 @@ class DatasetBatches:
         return _described(self, tuple(first.shape[1:]), known)
 
     def _read_ahead(self, step: int) -> Tensor:
-        if self._ahead is None or self._ahead[0] != step:
+        if getattr(self._ahead, "step", None) != step:
             loader = DataLoader(
                 _Batchwise(self.examples),
                 sampler=_PlacesFrom(self._order, step),
@@ -260,13 +264,16 @@ class DatasetBatches:
                 num_workers=self.workers,
                 generator=torch.Generator(),  # its own: PyTorch's would be drawn from
             )
-            self._ahead = step, iter(loader)
-        _, source = self._ahead
-        self._ahead = step + 1, source
-        return next(source)
+            self._ahead.batches = iter(loader)
+        self._ahead.step = step + 1
+        found: Tensor = next(self._ahead.batches)
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_ahead": None}
+        return {name: value for name, value in vars(self).items() if name != "_ahead"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _ahead=threading.local())
 
 
 class _ByItem:

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.queues import SimpleQueue
 from threading import Thread
@@ -80,10 +81,16 @@ def finish_all(
                 pool.submit(_finish, name, make, settings): name for name, settings in jobs.items()
             }
             _watch(futures, told, progress, when_done)
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for child in active_children():
                 child.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise RuntimeError(
+                    "a process ended before its work was done: it was killed, memory ran out, or a "
+                    "script that trains in several processes does so outside of "
+                    "`if __name__ == '__main__':`, where each of them would start anew."
+                ) from error
             raise
         return {name: future.result() for future, name in futures.items()}
 

@@ -23,7 +23,7 @@ from labelgrad.step import Views
 from labelgrad.training.batches import Batches, Examples
 from labelgrad.training.checkpoint import Checkpoints, Log, State, revision
 from labelgrad.training.errors import CheckpointError, TrainingDivergedError
-from labelgrad.training.evaluation import Metric, check_metrics, evaluate
+from labelgrad.training.evaluation import OURS, Metric, check_metrics, evaluate
 from labelgrad.training.trainer import ADAM, Groups, MakeOptimizer, Trainer
 
 EvaluatedOn = Examples | tuple[Tensor, Tensor]
@@ -170,6 +170,9 @@ class Run:
         self.examples = dict(examples or {})
         self.metrics, self.on_record = dict(metrics or {}), on_record
         check_metrics(self.metrics)
+        if best_by not in (*OURS, *self.metrics):
+            known = ", ".join((*OURS, *self.metrics))
+            raise ValueError(f"`best_by` must be one of {known}, got {best_by!r}.")
         self.evaluate_every, self.checkpoint_every = evaluate_every, checkpoint_every
         self.checkpoints = None if folder is None else Checkpoints(Path(folder) / "checkpoints")
         self.log = Log(None if folder is None else Path(folder) / "metrics.jsonl")

@@ -84,7 +84,9 @@ class Trainer:
         leaves = list(objective.leaves())
         for term in leaves:
             term.begin(bare(model), self.loss, 0 if unlabeled is None else len(unlabeled))
-        self._remember = any(term.replays for term in leaves) and bare(model) is model
+        # What is remembered of a part would be kept until the last one: then there is less to gain.
+        alone = bare(model) is model and accumulate == 1
+        self._remember = alone and any(term.replays for term in leaves)
         self._keep_graph = any(term.shares_graph for term in leaves)
         self._check_compiled()
         self._draws = may_draw(model)
@@ -134,7 +136,8 @@ class Trainer:
         if self._average is not None:
             self._average.update_parameters(bare(self.model))
         self.index += 1
-        named = {name: _mean([record[name] for record in records]) for name in records[-1]}
+        names = {name: None for record in records for name in record}
+        named = {name: _mean([each[name] for each in records if name in each]) for name in names}
         numbers = {name: value.item() for name, value in (named | whole.records).items()}
         return {"step": self.index, "loss": _mean(losses).item(), **numbers}
 
