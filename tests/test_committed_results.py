@@ -3,6 +3,7 @@
 import json
 from io import StringIO
 from pathlib import Path
+from statistics import mean
 
 import pytest
 from rich.console import Console
@@ -120,3 +121,32 @@ def test_what_the_page_says_of_the_bench_is_so():
     above = {data: excess(found, data, EVIDENCE, FIXED, "error") for data in SETS}
     shown = {data: f"{100 * a:.1f} ± {100 * b:.1f}" for data, (a, b) in above.items() if a > 1e-9}
     assert shown == {"iris": "3.5 ± 2.3"}
+
+
+@pytest.mark.parametrize("labels", [250, 500, 1000, 2000, 4000, 8000])
+def test_the_page_has_every_point_of_the_curves(labels):
+    def cell(data, method):
+        mine = [
+            line
+            for line in lines(f"curves-{data}")
+            if (line["method"], line["labels"]) == (method, labels)
+        ]
+        assert len(mine) == {"fashion-mnist": 3, "cifar10": 2}[data]
+        error, loss = (mean(line[f"test_{name}"] for line in mine) for name in ("error", "loss"))
+        return f"{100 * error:.1f} / {loss:.2f}"
+
+    methods = ("supervised", "lga", "vat")
+    left, right = (
+        " | ".join(cell(data, method) for method in methods)
+        for data in ("fashion-mnist", "cifar10")
+    )
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    assert f"| {labels} | {left} | | {right} |" in page
+
+
+def test_the_curves_share_their_points_with_the_tables():
+    for data in ("fashion-mnist", "cifar10"):
+        known = {json.dumps(line) for line in lines(data)}
+        shared = [line for line in lines(f"curves-{data}") if line["labels"] == 1000]
+        assert shared
+        assert all(json.dumps(line) in known for line in shared)
