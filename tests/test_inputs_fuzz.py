@@ -7,7 +7,7 @@ import random
 import zipfile
 
 import numpy as np
-import pandas  # noqa: F401 - pyarrow would load it, and its files, where only the data may be read
+import pandas
 import pytest
 from PIL import Image
 
@@ -15,6 +15,9 @@ from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import prepare, read
 
 TRIALS = 1000
+# What is imported when first needed is imported now: below, only the data's files may be opened.
+read(pandas.DataFrame({"a": [0.5, 1.0, 2.0]}), pandas.Series([0, 1, -1]))
+read([[0.5], [1.0], [2.0]], [0, 1, -1])
 SCRAPS = [b"", b",", b"\n", b'"', b"\0", b"\xff", b"../", b"/etc/passwd", b";", b"nan", b"1e999"]
 
 
