@@ -325,6 +325,9 @@ _finite: WeakIdKeyDictionary = WeakIdKeyDictionary()
 def content_digest(data: Any) -> str:
     """A short name for all of an array's content and no other; worked out once for each array.
 
+    A tensor that is written to is looked at anew, but for a write through NumPy, which PyTorch does
+    not hear of.
+
     >>> one, two = torch.ones(3), torch.tensor([1.0, 1, 2])
     >>> content_digest(one) == content_digest(torch.ones(3))
     True
