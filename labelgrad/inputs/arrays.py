@@ -248,7 +248,7 @@ def _pictures(x: Array, file: str, channels_last: bool, dtype: str) -> Tensor:
     moved = np.moveaxis(x, 3, 1) if channels_last else x
     with np.errstate(over="ignore"):  # infinity is refused
         pixels = np.ascontiguousarray(moved, dtype=dtype)
-    if not np.isfinite(pixels).all():
+    if pixels.dtype.kind == "f" and not np.isfinite(pixels).all():
         raise ValueError(
             f"The pictures `x` in {file} must be finite in 32 bits, got NaN or infinity."
         )
