@@ -16,6 +16,7 @@ from labelgrad.cli.app import app
 from labelgrad.cli.methods import GRADIENT
 from labelgrad.fitting.compare import METHODS as COMPARED
 from labelgrad.methods import every_method
+from labelgrad.paper.settings import choice
 from tests import test_contract as contract
 from tests.conftest import WIDTH, make_step
 from tests.snippets import (
@@ -146,6 +147,7 @@ def test_the_method_that_the_page_adds_is_known_by_its_file_alone(mixmatch, caps
     alone, both = (methods.method(name, problem) for name in ("mixmatch", "lga+mixmatch"))
     assert [type(leaf) for leaf in alone.leaves()] == [mixmatch]  # it has the labeled loss in it
     assert {leaf.name for leaf in both.leaves()} == {"lga", "mixmatch"}
+    assert choice("mixmatch", "laptop").terms == {"mixmatch": {"weight": 75.0}}
 
 
 def test_the_method_that_the_page_adds_keeps_the_contract(mixmatch, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +9,17 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.console import now_and_then, progress, say
-from labelgrad.cli.fit import found_lines
+from labelgrad.cli.console import now_and_then, say
+from labelgrad.cli.fit import shown_on_the_way
 from labelgrad.fitting.compare import compare
 from labelgrad.fitting.ranking import Ranking, Scored
-from labelgrad.inputs.base import Dataset
 from labelgrad.training.results import RESULTS
 
 
 def run_compare(data: Path, *, out: Path, **options: Any) -> None:
     """Train what is not in the folder yet, and print the ranking."""
     console = Console()
-    bars = progress(console)
-    with ExitStack() as showing:
-
-        def on_data(dataset: Dataset) -> None:
-            for line in found_lines(data, dataset):
-                say(console, line)
-            showing.enter_context(bars)
-
+    with shown_on_the_way(data, console) as (on_data, bars):
         found = compare(
             data,
             out=out,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from labelgrad.fitting.fit import fit
 from labelgrad.fitting.result import LABELS, REPORT, Result, Summary
 from labelgrad.fitting.verdict import shown_error
 from labelgrad.inputs.base import Dataset, join_few
+from labelgrad.training.parallel import Progress
 
 INTERRUPTED = 130
 MANY = 20  # classes; the counts of more would fill the screen
@@ -26,14 +28,7 @@ MOST_WORKERS = 8
 def run_fit(data: Path, *, out: Path, device: str, **options: Any) -> None:
     """Fit, and print what a person wants to know on the way and at the end."""
     console = Console()
-    bars = progress(console)
-    with ExitStack() as showing:
-
-        def on_data(dataset: Dataset) -> None:
-            for line in found_lines(data, dataset):
-                say(console, line)
-            showing.enter_context(bars)
-
+    with shown_on_the_way(data, console) as (on_data, bars):
         result = fit(
             data,
             out=out,
@@ -49,6 +44,22 @@ def run_fit(data: Path, *, out: Path, device: str, **options: Any) -> None:
     say(console, f"The model and everything else: {out}")
     if result.summary.stopped:
         raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def shown_on_the_way(
+    data: Path, console: Console
+) -> Iterator[tuple[Callable[[Dataset], None], Progress]]:
+    """Say what was found in the data once they are read, and from then on how far the work is."""
+    bars = progress(console)
+    with ExitStack() as showing:
+
+        def on_data(dataset: Dataset) -> None:
+            for line in found_lines(data, dataset):
+                say(console, line)
+            showing.enter_context(bars)
+
+        yield on_data, bars
 
 
 def usual_workers(device: str) -> int:

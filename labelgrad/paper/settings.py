@@ -90,7 +90,9 @@ def choice(method: str, scale: str) -> Hyperparameters:
 
 
 def _found(term: str) -> Hyperparameters:
-    return TUNED.get(term) or Hyperparameters(TUNED[ALIKE[term]].learning_rate, _usual(term))
+    return TUNED.get(term) or Hyperparameters(
+        TUNED[ALIKE.get(term, "supervised")].learning_rate, _usual(term)
+    )
 
 
 def _usual(term: str) -> Terms:
