@@ -214,8 +214,13 @@ def export(
     run_export(run, to=to, out=out)
 
 
-@app.command(epilog="Example: labelgrad bench --sets wine,digits-50 --seeds 3 --workers 2")
+benches = typer.Typer(invoke_without_command=True)
+app.add_typer(benches, name="bench")
+
+
+@benches.callback(epilog="Example: labelgrad bench --sets wine,digits-50 --seeds 3 --workers 2")
 def bench(
+    context: typer.Context,
     sets: Annotated[str, typer.Option(help="Which sets, by commas; else all eleven.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="Splits of each set.")] = 3,
     steps: Annotated[int, typer.Option(min=1, help="Training steps; else the estimators'.")] = 5000,
@@ -229,6 +234,8 @@ def bench(
 
     Killed or stopped, the same command goes on where it was; finished trials are not run again.
     """
+    if context.invoked_subcommand is not None:
+        return
     from labelgrad.cli.bench import run_bench
 
     run_bench(
@@ -237,6 +244,55 @@ def bench(
         steps=steps,
         workers=workers,
         data=data,
+        out=out,
+        command=typed(),
+    )
+
+
+@benches.command(
+    epilog="Example: labelgrad bench peers --sets wine,iris --methods lga,random-forest --seeds 2"
+)
+def peers(
+    sets: Annotated[str, typer.Option(help="Which sets, by commas; else all there are.")] = "",
+    tables: Annotated[
+        Path | None, typer.Option(help="Folder of CSV files, each one more set.")
+    ] = None,
+    target: Annotated[str, typer.Option(help="Column of the labels in each.")] = "target",
+    regression: Annotated[
+        str, typer.Option(help="Tables, by commas, whose labels are values.")
+    ] = "",
+    methods: Annotated[str, typer.Option(help="Which methods, by commas; else all.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Splits of each set.")] = 5,
+    labels_per_class: Annotated[int, typer.Option(min=1, help="Labels, evenly by class.")] = 10,
+    at_random: Annotated[
+        bool, typer.Option("--at-random", help="As many labels, drawn at random.")
+    ] = False,
+    labels: Annotated[
+        int | None, typer.Option(min=2, help="So many of each set, drawn at random.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the pictures; else LABELGRAD_DATA.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where results, page and pictures go.")] = Path(
+        "runs/peers"
+    ),
+) -> None:
+    """Lay LGA beside what people use: forests, boosting, a Gaussian process, label spreading.
+
+    On nine classifications and two regressions, and on tables of your own. Killed or stopped, the
+    same command goes on where it was; finished trials are not run again.
+    """
+    from labelgrad.bench.splits import Draw, Places
+    from labelgrad.cli.peers import run_peers
+
+    run_peers(
+        sets=listed(sets),
+        methods=listed(methods),
+        seeds=seeds,
+        draw=Draw(labels_per_class, at_random, labels),
+        places=Places(data, tables, target, listed(regression)),
+        workers=workers,
         out=out,
         command=typed(),
     )

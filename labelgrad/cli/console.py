@@ -77,10 +77,12 @@ def add_missing(
     *,
     workers: int,
     command: str,
+    shown: Progress | None = None,
 ) -> None:
     """Run all jobs that are not in the results yet side by side, and keep each as it ends.
 
-    The command that does is written down before.
+    The command that does is written down before. How far it has come is `shown` step by step, if
+    nothing else is said.
     """
     if not jobs:
         return
@@ -89,7 +91,7 @@ def add_missing(
         make,
         jobs,
         workers=workers,
-        progress=progress(Console()),
+        progress=shown or progress(Console()),
         when_done=lambda _, history: results.add(history),
     )
 
@@ -177,3 +179,38 @@ class Lines:
     def count(self, done: int, total: int) -> None:
         if total > FEW:
             self._console.print(f"{done} of {total} done", highlight=False)
+
+
+class Tally:
+    """How many of many short pieces of work are done, and which are under way."""
+
+    def __init__(self, console: Console, every: float = 10.0):
+        self._console, self._every, self._said = console, every, 0.0
+        self._under_way: dict[str, None] = {}
+        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._rich = RichProgress(
+            *columns, TextColumn("{task.description}"), console=console, transient=True
+        )
+        self._task = self._rich.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._rich.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rich.stop()
+
+    def update(self, name: str, done: int, total: int, loss: float) -> None:
+        self._under_way[name] = None
+        if done >= total:
+            del self._under_way[name]
+        self._rich.update(self._task, description="; ".join(self._under_way))
+
+    def count(self, done: int, total: int) -> None:
+        self._rich.update(self._task, completed=done, total=total)
+        now = time.monotonic()
+        if self._console.is_terminal or (done < total and now - self._said < self._every):
+            return
+        self._said = now
+        self._console.print(f"{done} of {total} done", highlight=False)

@@ -363,6 +363,17 @@ def to_length(spread: Numbers, width: int) -> Numbers:
     return np.minimum(scale, np.finfo(np.float64).max)
 
 
+def unit_columns(x: Tensor) -> Numbers:
+    """Rows as a network sees them, with their columns at unit variance again, for other methods.
+
+    >>> unit_columns(torch.tensor([[-1.5, 1.5], [1.5, -1.5]])).round(2)
+    array([[-0.71,  0.71],
+           [ 0.71, -0.71]])
+    """
+    numbers: Numbers = x.double().numpy()
+    return numbers * to_length(np.ones(1), x.shape[1])
+
+
 def spreads(x: NDArray[Any]) -> tuple[Numbers, Numbers]:
     """The mean and the spread of each column; NaN and infinity are left out.
 
