@@ -24,6 +24,7 @@ TREES, BOOSTED = 200, 500  # trees of a forest, and of CatBoost
 STRENGTHS = np.logspace(-3, 2, 11)  # C of the logistic regression, 1 / α of ridge
 MOST_FOLDS = 4
 NEIGHBOURS = 10
+LEAST = 1e-4  # a probability, before a loss
 FEW = 3  # rows that a leaf needs; the usual 20 would be all labels there are
 
 
@@ -268,6 +269,21 @@ def values(name: str, x: Array, y: Array, wanted: Sequence[Array], *, seed: int)
     with undisturbed():
         model = _made(PEERS[name], "regression", given).fit(x[known], (y[known] - mean) / spread)
         return [np.ravel(model.predict(table)) * spread + mean for table in wanted]
+
+
+def clipped(said: Array) -> Array:
+    """Probabilities of at least `LEAST`, which add up to 1 again.
+
+    One row on which a method is certain and wrong shall not decide a mean of losses.
+
+    >>> clipped(np.array([[1.0, 0.0]])).round(5)
+    array([[9.999e-01, 1.000e-04]])
+    """
+    if not np.isfinite(said).all():
+        raise ValueError("a probability is not finite")
+    least = np.maximum(said, LEAST)
+    found: Array = least / least.sum(1, keepdims=True)
+    return found
 
 
 @contextmanager

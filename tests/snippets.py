@@ -51,7 +51,10 @@ def check_command(arguments: list[str]) -> None:
     group = typer.main.get_command(app)
     with group.make_context("labelgrad", list(arguments)) as top:
         name, command, rest = group.resolve_command(top, list(arguments))
-        command.make_context(name, rest, parent=top)
+        inner = command.make_context(name, rest, parent=top)
+        if words := [*inner._protected_args, *inner.args]:  # such as the second of `bench peers`
+            name, command, rest = command.resolve_command(inner, words)
+            command.make_context(name, rest, parent=inner)
 
 
 def run_command(arguments: list[str]) -> None:

@@ -1,7 +1,6 @@
 """One method on one split of one set, beside what a person would take in its place.
 
-All see the same rows (`splits.py`) and are judged by the same rule: probabilities of at least
-`LEAST`, so that one row on which a method is certain and wrong does not decide a mean.
+All see the same rows (`splits.py`) and are judged by the same rule (`clipped`).
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ import numpy as np
 
 from labelgrad.bench.sets import Array, Rows
 from labelgrad.bench.splits import Draw, Places, split
-from labelgrad.peers import PEERS, peers_for, probabilities, undisturbed, values
+from labelgrad.peers import PEERS, clipped, peers_for, probabilities, undisturbed, values
 from labelgrad.training.results import Line
 
-LEAST = 1e-4  # a probability, before a loss
 SURE = 0.9
 UNLABELED = {"classification": -1, "regression": np.nan}  # in place of a label
 
@@ -191,19 +189,6 @@ def judged(said: Said, rows: Rows) -> Line:
         "sure": int(sure.sum()),
         "sure_right": int((others.argmax(1) == truth)[sure].sum()),
     } | (said.more or {})
-
-
-def clipped(probabilities: Array) -> Array:
-    """Probabilities of at least `LEAST`, which add up to 1 again.
-
-    >>> clipped(np.array([[1.0, 0.0]])).round(5)
-    array([[9.999e-01, 1.000e-04]])
-    """
-    if not np.isfinite(probabilities).all():
-        raise ValueError("a probability is not finite")
-    least = np.maximum(probabilities, LEAST)
-    found: Array = least / least.sum(1, keepdims=True)
-    return found
 
 
 def said_by(method: str, model: Any, rows: Rows, like: Any = None) -> Said:

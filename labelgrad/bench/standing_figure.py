@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan, log2
+from dataclasses import dataclass
+from math import inf, isnan, log
 from pathlib import Path
 from typing import Any
 
@@ -23,92 +24,101 @@ from labelgrad.figures import GREY, OURS, THEIRS, THIRD, canvas, save
 from labelgrad.peers import PEERS
 from labelgrad.training.results import Line
 
-FARTHEST = 4.0  # times better or worse: beyond it the colour stays
-DARK = 0.62  # of the way to it, from where on numbers are white
+DARK = 0.62  # of the way to the last colour, from where on numbers are white
 CELL = (0.58, 0.27)  # inches
 BELOW = ("all sets", "mean rank")
 GAP = 0.35  # above them, of a cell
 INK = "#222222"
 
 
+@dataclass(frozen=True)
+class Colors:
+    """Blue below 1, white there, brown above; so many times better or worse the colour stays."""
+
+    farthest: float
+
+    def warmth(self, ratio: float) -> float:
+        """Where a ratio is between the best colour, -1, and the worst, 1.
+
+        >>> colors = Colors(4.0)
+        >>> colors.warmth(1.0), colors.warmth(0.25), colors.warmth(99.0)
+        (0.0, -1.0, 1.0)
+        """
+        return max(-1.0, min(1.0, log(ratio) / log(self.farthest)))
+
+    def of(self, ratio: float) -> Any:
+        """The colour of a ratio."""
+        return self.map((self.warmth(ratio) + 1) / 2)
+
+    @property
+    def map(self) -> Any:
+        """From the best to the worst."""
+        from matplotlib.colors import LinearSegmentedColormap
+
+        stops = [THEIRS, "#86aedb", "#f7f5f0", "#f0b45a", "#b3471d"]
+        return LinearSegmentedColormap.from_list("ratio", stops)
+
+
 def draw_standing(lines: Sequence[Line], out: Path) -> list[Path]:
     """One picture for the loss of classes, one for their error, one for the error of values."""
     pictures = (
-        ("classification", "loss", "standing-loss", "Log loss"),
-        ("classification", "error", "standing-error", "Error"),
-        ("regression", "error", "standing-values", "Root mean square of values"),
+        ("classification", "loss", "standing-loss", "Log loss", Colors(3.0)),
+        ("classification", "error", "standing-error", "Error", Colors(3.0)),
+        ("regression", "error", "standing-values", "Root mean square of values", Colors(1.5)),
     )
     drawn = []
-    for task, quantity, file, title in pictures:
+    for task, quantity, file, title, colors in pictures:
         mine = of_task(lines, task)
         found = means(mine, quantity)
         extra = half_a_row(mine) if quantity == "error" else None
         shown = ratios(found, methods_in(mine), extra)
         if shown:
             places = mean_ranks(found, methods_in(mine))
-            order = sorted(places, key=places.__getitem__)
-            drawn += _draw(shown, order, places, title, out / file)
+            drawn += _draw(shown, places, title, colors, out / file)
     return drawn
 
 
 def _draw(
-    shown: Table, order: list[str], places: dict[str, float], title: str, path: Path
+    shown: Table, places: dict[str, float], title: str, colors: Colors, path: Path
 ) -> list[Path]:
+    order = sorted(places, key=places.__getitem__)
     ours = next((method for method in order if method in OUR_METHODS), order[0])
-    sets = sorted(shown, key=lambda data: shown[data].get(ours, FARTHEST))
+    sets = sorted(shown, key=lambda data: shown[data].get(ours, inf))
     size = (2.4 + CELL[0] * len(order), 2.9 + CELL[1] * (len(sets) + 3))
     figure, (panel,) = canvas(1, 1, size)
     bottom = len(sets) + GAP
     for column, method in enumerate(order):
         for row, data in enumerate(sets):
-            _cell(panel, column, row, shown[data].get(method), method)
-        _cell(panel, column, bottom, over_sets(shown, method), method)
+            _cell(panel, column, row, shown[data].get(method), method, colors)
+        _cell(panel, column, bottom, over_sets(shown, method), method, colors)
         _write(panel, column, bottom + 1, f"{places[method]:.1f}", GREY, method)
     _axes(panel, [*sets, *BELOW], order)
-    _legend(figure, panel)
+    _legend(figure, panel, colors)
     heading = f"{title}: ratio to the best peer of each set, chosen in hindsight"
     figure.suptitle(heading, fontsize=11, fontweight="bold", x=0.01, ha="left")
     return save(figure, path)
 
 
-def _cell(panel: Any, column: int, row: float, ratio: float | None, method: str) -> None:
+def _cell(
+    panel: Any, column: int, row: float, ratio: float | None, method: str, colors: Colors
+) -> None:
     from matplotlib.patches import Rectangle
 
     if ratio is None or isnan(ratio):
         _write(panel, column, row, "–", GREY, method)
         return
     corner = (column + 0.02, row + 0.03)
-    panel.add_patch(Rectangle(corner, 0.96, 0.94, color=_color(ratio), linewidth=0))
+    panel.add_patch(Rectangle(corner, 0.96, 0.94, color=colors.of(ratio), linewidth=0))
     if ratio == 1 and method not in OUR_METHODS:  # the best peer of the set
         panel.add_patch(Rectangle(corner, 0.96, 0.94, fill=False, edgecolor=GREY, linewidth=0.8))
     text = f"{ratio:.2f}" if ratio < 9.95 else f"{ratio:.0f}"
-    _write(panel, column, row, text, "white" if abs(_warmth(ratio)) > DARK else INK, method)
+    _write(panel, column, row, text, "white" if abs(colors.warmth(ratio)) > DARK else INK, method)
 
 
 def _write(panel: Any, column: int, row: float, text: str, color: str, method: str) -> None:
     weight = "bold" if method in OUR_METHODS else "normal"
     place = {"ha": "center", "va": "center", "fontsize": 7.5}
     panel.text(column + 0.5, row + 0.52, text, color=color, fontweight=weight, **place)
-
-
-def _warmth(ratio: float) -> float:
-    """Where a ratio is between the best colour, -1, and the worst, 1.
-
-    >>> _warmth(1.0), _warmth(0.25), _warmth(99.0)
-    (0.0, -1.0, 1.0)
-    """
-    return max(-1.0, min(1.0, log2(ratio) / log2(FARTHEST)))
-
-
-def _colors() -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    stops = [THEIRS, "#8fb4dc", "#f7f5f0", "#f0b45a", "#b3471d"]
-    return LinearSegmentedColormap.from_list("ratio", stops)
-
-
-def _color(ratio: float) -> Any:
-    return _colors()((_warmth(ratio) + 1) / 2)
 
 
 def _axes(panel: Any, rows: list[str], order: list[str]) -> None:
@@ -132,15 +142,17 @@ def _axes(panel: Any, rows: list[str], order: list[str]) -> None:
             label.set(color=THIRD)
 
 
-def _legend(figure: Any, panel: Any) -> None:
+def _legend(figure: Any, panel: Any, colors: Colors) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
 
-    scale = ScalarMappable(LogNorm(1 / FARTHEST, FARTHEST), _colors())
+    scale = ScalarMappable(LogNorm(1 / colors.farthest, colors.farthest), colors.map)
     bar = figure.colorbar(
         scale, ax=panel, location="bottom", fraction=0.025, aspect=45, pad=0.02, shrink=0.7
     )
-    bar.set_ticks([1 / 4, 1 / 2, 1, 2, 4], labels=["¼", "½", "1", "2", "4"], fontsize=8)
+    above = [(1 + colors.farthest) / 2, colors.farthest]
+    ticks = [*(1 / tick for tick in reversed(above)), 1.0, *above]
+    bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks], fontsize=8)
     bar.ax.minorticks_off()
     bar.ax.tick_params(length=0)
     bar.outline.set_visible(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from labelgrad.bench.peer_trial import LEAST, OURS, SURE, TITLES
+from labelgrad.bench.peer_trial import OURS, SURE, TITLES
 from labelgrad.bench.standing import (
     FEWEST,
     Standing,
@@ -19,7 +19,7 @@ from labelgrad.bench.standing import (
 )
 from labelgrad.files import write_whole
 from labelgrad.inputs.targets import TASKS
-from labelgrad.peers import PEERS
+from labelgrad.peers import LEAST, PEERS
 from labelgrad.training.results import Line
 
 FILE = "standing.md"

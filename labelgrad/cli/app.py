@@ -152,7 +152,7 @@ def compare(
         str,
         typer.Option(
             help="By commas; else supervised, lga-evidence, vat, lga-evidence+vat, or of values "
-            "supervised, lga-evidence, lga."
+            "supervised, lga-evidence, lga. Peers such as random-forest, too."
         ),
     ] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How often each is trained.")] = 3,

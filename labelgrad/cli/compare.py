@@ -36,7 +36,10 @@ def run_compare(data: Path, *, out: Path, **options: Any) -> None:
 def _table(found: Ranking) -> Table:
     heads = ("error", "± over seeds", "loss", "above the best", "seconds")
     columns = [Column(head, justify="right") for head in heads]
-    table = Table("", *columns, title=f"On {found.examples} held-out labels, {found.seeds} seeds")
+    names = Column("", overflow="fold")
+    table = Table(
+        names, *columns, title=f"On {found.examples} held-out labels, {found.seeds} seeds"
+    )
     for scored in found.methods:
         table.add_row(Text(scored.method), *_cells(scored, found))
     return table

@@ -12,7 +12,6 @@ from rich.table import Column, Table
 
 from labelgrad.bench.peer_trial import (
     CONTENDERS,
-    LEAST,
     OURS,
     SURE,
     TITLES,
@@ -25,7 +24,7 @@ from labelgrad.bench.standing_page import write_page
 from labelgrad.cli.console import Tally, add_missing, say, say_pictures
 from labelgrad.cli.words import check_choice
 from labelgrad.inputs.targets import TASKS
-from labelgrad.peers import PEERS
+from labelgrad.peers import LEAST, PEERS
 from labelgrad.training.results import Line, Results
 
 LEGEND = (

@@ -19,19 +19,22 @@ from labelgrad.fitting.cross_validation import (
     held_out_folds,
 )
 from labelgrad.fitting.fit import check_device
+from labelgrad.fitting.peer_folds import OTHERS, PeerFolds, PeerPlan, check_other
 from labelgrad.fitting.plan import Plan, make_plan
 from labelgrad.fitting.ranking import Ranking, rank
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import read
 from labelgrad.methods import parts
-from labelgrad.training.parallel import History, finish_all
+from labelgrad.nearest import did_you_mean
+from labelgrad.training.parallel import History, Work, finish_all
 from labelgrad.training.results import Line, Results
 
 METHODS = {
     "classification": (BASELINE, "lga-evidence", "vat", "lga-evidence+vat"),
     "regression": (BASELINE, "lga-evidence", "lga"),
 }
+AnyPlan = Plan | PeerPlan
 KEPT = {"method", "seed", "loss", "seconds", "rows", "wrong"}  # of a trial
 
 
@@ -61,7 +64,8 @@ def compare(
 
     `data`, `y` and the five after them are as in `labelgrad.fit`, and so are `model`, `steps`,
     `mirror`, `device`, `workers`, `on_data` and `on_progress`. A seed deals the labels into folds
-    as `fit` does, and gives the first weights and the batches: the same for all methods.
+    as `fit` does, and gives the first weights and the batches: the same for all methods. Methods
+    may be peers, too, such as "random-forest" (`labelgrad.peers`).
 
     With `out` finished trials are kept, and not run again; `command` is written down beside them.
     `on_trial` is given how many of the trials are done.
@@ -97,18 +101,25 @@ def compare(
     if workers > 1:
         handed = as_arrays(dataset)
         jobs = {
-            name: {"dataset": handed, "plan": plan, "only": plan.method, "device": device}
+            name: {"dataset": handed, "plan": plan, "device": device}
             for name, plan in to_do.items()
         }
-        finish_all(Trial, jobs, workers=workers, progress=told, when_done=keep)
+        finish_all(make_trial, jobs, workers=workers, progress=told, when_done=keep)
     else:
         for number, (name, plan) in enumerate(to_do.items(), 1):
-            trial = Trial(dataset, plan, only=plan.method, device=device)
+            trial = make_trial(dataset, plan, device)
             for record in trial:
                 told.update(name, record["step"], trial.steps, record["loss"])
             keep(name, trial.history)
             told.count(number, len(to_do))
     return ranking(dataset.task, plans, lines)
+
+
+def make_trial(dataset: Dataset, plan: AnyPlan, device: str) -> Work:
+    """The work of one method and seed."""
+    if isinstance(plan, PeerPlan):
+        return PeerFolds(dataset, plan)
+    return Trial(dataset, plan, only=plan.method, device=device)
 
 
 class Trial(TrainingJob):
@@ -138,16 +149,24 @@ def trial_plans(
     model: str | None = None,
     steps: int | None = None,
     mirror: bool | None = None,
-) -> list[Plan]:
+) -> list[AnyPlan]:
     """One plan for each method and seed, each checked, seed by seed."""
     if seeds < 1:
         raise ValueError(f"`seeds` must be at least 1, got {seeds}.")
     chosen = methods or METHODS[dataset.task]
-    plans = [
-        make_plan(dataset, method=name, model=model, steps=steps, mirror=mirror) for name in chosen
-    ]
+    plans: list[AnyPlan] = []
+    for name in chosen:
+        _check_name(name, dataset.task)
+        if name in OTHERS:
+            plans.append(PeerPlan(name))
+        else:
+            plan = make_plan(dataset, method=name, model=model, steps=steps, mirror=mirror)
+            plans.append(plan)
     names = [plan.method for plan in plans]
-    if any(parts(name) and found == BASELINE for name, found in zip(chosen, names, strict=True)):
+    if any(
+        isinstance(plan, Plan) and plan.method == BASELINE and parts(name)
+        for name, plan in zip(chosen, plans, strict=True)
+    ):
         raise ValueError(
             "The methods differ by what they do with unlabeled examples, and the data have fewer "
             "than two."
@@ -165,19 +184,34 @@ def trial_plans(
     return [replace(plan, seed=seed) for seed in range(seeds) for plan in plans]
 
 
-def trial_name(plan: Plan) -> str:
+def _check_name(name: str, task: str) -> None:
+    """Refuse what is neither a method nor a peer, with the nearest of either."""
+    if name in OTHERS:
+        check_other(name, task)
+        return
+    try:
+        parts(name)
+    except ValueError:
+        hint = did_you_mean(name, OTHERS, "")
+        if not hint:
+            raise
+        raise ValueError(f"there is no method {name!r}; {hint}") from None
+
+
+def trial_name(plan: AnyPlan) -> str:
     """What a trial is called while it is under way."""
     return f"{plan.method}, seed {plan.seed}"
 
 
-def trial_results(folder: Path, dataset: Dataset, plans: Sequence[Plan]) -> Results:
+def trial_results(folder: Path, dataset: Dataset, plans: Sequence[AnyPlan]) -> Results:
     """The trials that a folder holds, all of the same data and, but for method and seed, plan."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"A comparison needs a folder, and {folder} is a file; choose another.")
     content = hashlib.blake2b(digest_size=16)
     for tensor in (dataset.x, dataset.y):
         content.update(np.ascontiguousarray(tensor.numpy()).data)
-    shared = {k: v for k, v in asdict(plans[0]).items() if k not in ("method", "seed")}
+    of_networks = next((asdict(plan) for plan in plans if isinstance(plan, Plan)), {})
+    shared = {k: v for k, v in of_networks.items() if k not in ("method", "seed")}
     settings: Line = {"data": content.hexdigest(), "task": dataset.task, **shared}
     try:
         results = Results(folder, settings)
@@ -189,7 +223,7 @@ def trial_results(folder: Path, dataset: Dataset, plans: Sequence[Plan]) -> Resu
     return results
 
 
-def ranking(task: str, plans: Sequence[Plan], lines: Sequence[Line]) -> Ranking:
+def ranking(task: str, plans: Sequence[AnyPlan], lines: Sequence[Line]) -> Ranking:
     """The methods of the plans in their order, ranked by the outcomes of their trials."""
     done = {(line["method"], line["seed"]): line for line in lines}
     return rank(task, [done[plan.method, plan.seed] for plan in plans])

@@ -106,11 +106,7 @@ class CrossValidation:
         self.transform = kind_named(dataset.kind).transform(dataset.preprocessing, dataset.x)
         self.labeled = dataset.labeled.nonzero().squeeze(1)
         self.unlabeled = (~dataset.labeled).nonzero().squeeze(1)
-        self.mean, self.spread, self.y = 0.0, 1.0, dataset.y
-        if dataset.task == "regression":  # values are learned in units of their own spread
-            known = dataset.y[self.labeled]
-            self.mean, self.spread = float(known.mean()), float(known.std(correction=0))
-            self.y = ((dataset.y - self.mean) / self.spread).float()
+        self.y, self.mean, self.spread = in_spreads(dataset)
         self.round = max(-(-plan.steps // ROUNDS), min(SHORTEST, plan.steps))
         self.methods = plan.methods if only is None else (only,)
         folds = held_out_folds(self.y[self.labeled], seed=plan.seed)
@@ -251,6 +247,18 @@ class CrossValidation:
         return partial(network, self.plan.network, shape, outputs_for(self.dataset))
 
 
+def in_spreads(dataset: Dataset) -> tuple[Tensor, float, float]:
+    """The labels as networks learn them, with the mean and the spread that values are taken by.
+
+    Values are learned in units of their own spread; classes are as they are.
+    """
+    if dataset.task == "classification":
+        return dataset.y, 0.0, 1.0
+    known = dataset.y[dataset.labeled]
+    mean, spread = float(known.mean()), float(known.std(correction=0))
+    return ((dataset.y - mean) / spread).float(), mean, spread
+
+
 def held_out_folds(y: Tensor, *, seed: int) -> list[Tensor]:
     """The places in `y` of each fold; classes, or values, are spread evenly.
 
@@ -280,8 +288,7 @@ class TrainingJob:
     """A cross-validation, or a share of one, as work for another process."""
 
     def __init__(self, dataset: Dataset, plan: Plan, **options: Any):
-        x, y = torch.as_tensor(dataset.x), torch.as_tensor(dataset.y)
-        self.trained = CrossValidation(replace(dataset, x=x, y=y), plan, **options)
+        self.trained = CrossValidation(as_tensors(dataset), plan, **options)
         self.steps = self.trained.total
 
     def __iter__(self) -> Iterator[Record]:
@@ -321,6 +328,11 @@ def as_arrays(dataset: Dataset) -> Dataset:
     x: Any = dataset.x.numpy()
     y: Any = dataset.y.numpy()
     return replace(dataset, x=x, y=y)
+
+
+def as_tensors(dataset: Dataset) -> Dataset:
+    """The dataset that another process handed over."""
+    return replace(dataset, x=torch.as_tensor(dataset.x), y=torch.as_tensor(dataset.y))
 
 
 class Callbacks:
