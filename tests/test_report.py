@@ -5,6 +5,7 @@ import hashlib
 import io
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -18,11 +19,19 @@ from PIL import Image
 
 from labelgrad.fitting.report import choose
 from labelgrad.report import charts, svg
-from labelgrad.report.data import Curve, Estimate, Example, Gradients
+from labelgrad.report.data import Confident, Curve, Estimate, Example, Gradients, Judged
 from labelgrad.report.page import render, thumbnail
 from labelgrad.report.svg import plain
 from labelgrad.training.evaluation import calibration_error, reliability
-from tests.report_samples import LABELS, PROBABILITIES, pictures, regression, table
+from tests.report_samples import (
+    LABELS,
+    PROBABILITIES,
+    WITNESSES,
+    pictures,
+    regression,
+    result,
+    table,
+)
 
 NASTY = (
     "<script>alert(1)</script>",
@@ -147,8 +156,11 @@ def test_every_chart_has_a_name_and_a_description_of_its_own(sample):
 
 def test_the_numbers_of_a_classification_are_those_given():
     text = Page(render(pictures())).words
-    for shown in ("4.1% 2.1% to 6.2%", "9.3% 6.7% to 11.9%", "points better 5.2 3.1 to 7.4"):
+    for shown in ("4.1% 2.1% to 6.6%", "9.3% 7.3% to 11.8%", "points better 5.2 3.1 to 7.4"):
         assert shown in text
+    assert "random forest 9.3% 7.3% to 11.8% 0.310 3.1% 0.05" in text
+    assert "student kept 4.7% 2.7% to 7.2% 0.151 3.1%" in text
+    assert "notes.csv not judged – –" in text
     assert "60 labeled and 1,737 unlabeled examples, lga+vat , 1,000 steps in 1 min 15 s" in text
     assert "The unlabeled data helped." in text
     assert "cat dog 4 19.0% bird dog 2 10.0% dog cat 1 5.3%" in text
@@ -161,7 +173,9 @@ def test_the_numbers_of_a_classification_are_those_given():
 def test_a_regression_has_dots_in_place_of_classes():
     page = Page(render(regression()))
     text = page.words
-    assert "41 21 to 62" in text
+    assert "41 21 to 66" in text
+    assert "random forest 93 73 to 118 0.310 0.05" in text
+    assert "ECE" not in text
     assert "better by 52 31 to 74" in text
     assert "True minus predicted of 60 held-out examples, from −10 to −10." in text
     assert sum(given.get("class") == "dot method soft" for _, given in page.elements) == 120
@@ -170,7 +184,69 @@ def test_a_regression_has_dots_in_place_of_classes():
     assert "label-filter" not in str(page.elements)
 
 
-def test_a_worse_method_is_called_worse():
+def test_rows_stand_by_what_they_saw_and_the_best_is_first():
+    rows = [
+        Judged("student", "student", Estimate(0.1, 0.0, 0.2), 0.2),
+        Judged("pool", "pool", Estimate(0.2, 0.1, 0.3), 0.2),
+        Judged("unheard", "labels", None, None),
+        Judged("unsure", "labels", Estimate(0.3, 0.2, 0.4), 0.9),
+        Judged("sure", "labels", Estimate(0.3, 0.2, 0.4), 0.7),
+        Judged("lga", "unlabeled", Estimate(0.4, 0.3, 0.5), 0.7),
+    ]
+    names = [[row.name for row in group.rows] for group in charts.grouped(rows)]
+    assert names == [["sure", "unsure", "unheard"], ["lga"], ["pool", "student"]]
+
+
+def test_the_pool_is_compared_and_where_there_is_none_the_best_with_unlabeled_examples():
+    full = result()
+    assert [name for _, name, _ in charts.headlines(full)] == ["pool", "random forest"]
+    witnesses = [row for row in full.rows if row.role in ("labels", "unlabeled")]
+    alone = replace(full, rows=witnesses)
+    assert [name for _, name, _ in charts.headlines(alone)] == [WITNESSES[4], "random forest"]
+    by_labels = replace(full, rows=[row for row in full.rows if row.role == "labels"])
+    assert [name for _, name, _ in charts.headlines(by_labels)] == ["random forest"]
+
+
+def test_every_judged_row_has_its_dot_and_its_interval():
+    drawn = Page(charts.result(result(), svg.percent)).elements
+    judged = [row for row in result().rows if row.error]
+    classes = [given.get("class", "") for _, given in drawn]
+    assert sum(each.startswith("dot") for each in classes) == len(judged)
+    assert sum(each.startswith("line interval") for each in classes) == len(judged)
+    assert sum(each == "dot together" for each in classes) == 2
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_a_witness_can_have_any_name(nasty):
+    names = tuple(f"{place}{nasty}" for place in range(6))
+    page = Page(render(pictures(result=result(names=names))))
+    assert page.skeleton == Page(render(pictures())).skeleton
+    assert all(svg.cut(plain(name), 32)[:10] in page.text for name in names)
+
+
+@given(st.text(max_size=60), st.floats(20, 200))
+def test_a_name_is_cut_to_its_room(name, room):
+    short = svg.fitted(name, room)
+    assert svg.width(short) <= room
+    assert short == plain(name) or "…" in short
+
+
+def test_witnesses_that_nobody_judged_leave_a_chart_without_dots():
+    rows = [Judged("forest", "labels", None, None), Judged("pool", "pool", None, None)]
+    page = Page(render(pictures(result=replace(result(), rows=rows, beside="", difference=None))))
+    assert "forest: not judged; pool: not judged" in page.text
+
+
+def test_sure_labels_are_counted_with_what_they_are_worth():
+    text = Page(render(pictures())).words
+    said = "812 of 1,737 imputed labels claim more than 90 %; about 787 of them (97 %) are expected"
+    assert text.count(said) == 2
+    assert Confident(0.9, 0, 0.0, 7).sentence == "None of 7 imputed labels claims more than 90 %."
+    one = Confident(0.999, 1, 0.9995, 7).sentence
+    assert one.endswith("claims more than 99.9 %; the chance that it is right is >99 %.")
+
+
+def test_a_worse_pool_is_called_worse():
     word, numbers = charts.gain(Estimate(-3.0, -5.0, 1.0), "regression")
     assert (word, numbers) == ("worse by", ["3", "−1", "5"])
 
@@ -178,6 +254,7 @@ def test_a_worse_method_is_called_worse():
 def test_what_was_not_measured_is_left_out():
     bare = pictures(
         result=None,
+        confident=None,
         curves=(),
         calibration=None,
         confusion=None,
@@ -296,6 +373,10 @@ def test_what_does_not_fit_together_is_refused():
         Curve("lga", "error", range(11), [0.1, 0.2])
     with pytest.raises(ValueError, match="each of the 3 classes"):
         pictures(confusion=[[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match="must be one of labels, unlabeled, pool, student"):
+        Judged("forest", "witness", None, None)
+    with pytest.raises(ValueError, match="`beside` must be one of random forest"):
+        replace(result(), beside="pool")
     with pytest.raises(ValueError, match="must be one of classification, regression"):
         pictures(task="clustering")
 

@@ -4,8 +4,9 @@ import shutil
 
 import pytest
 
+from labelgrad.report.charts import NAMES as ROOM
 from labelgrad.report.page import render
-from tests.report_samples import pictures, regression, table
+from tests.report_samples import pictures, regression, result, table
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SCRIPT = "<script>alert(1)</script>"
@@ -62,7 +63,7 @@ def test_filters_by_group_and_by_class_with_the_mouse(open_page):
     page.get_by_role("button", name="All").click()
     assert page.locator(SHOWN).count() == 7
     assert page.get_by_role("status").inner_text() == "7 of 7 shown"
-    page.get_by_label("Label").select_option(label=SCRIPT)
+    page.get_by_role("combobox", name="Label").select_option(label=SCRIPT)
     assert page.locator(SHOWN).count() == 3
     assert page.locator(SHOWN).locator("strong").all_inner_texts() == [SCRIPT] * 3
     page.get_by_role("button", name="Surest").click()
@@ -90,7 +91,7 @@ def test_filters_by_the_keyboard_alone(open_page):
 
 def test_nothing_that_fits_is_said(open_page):
     page = open_page(pictures())
-    page.get_by_label("Label").select_option(label="bird")
+    page.get_by_role("combobox", name="Label").select_option(label="bird")
     assert page.locator(SHOWN).count() == 0
     assert page.get_by_role("status").inner_text() == "None of these fits."
 
@@ -108,6 +109,16 @@ def test_the_page_never_scrolls_sideways(open_page, sample, width):
     names = {"names": NAMES[: 2 if sample is table else 3]} if sample is not regression else {}
     page = open_page(sample(data="w" * 300, **names), viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("width", [320, 380, 768, 1200])
+def test_many_witnesses_with_long_names_fit(open_page, width):
+    names = tuple(f"{place} {'w' * 300}" for place in range(12))
+    many = pictures(result=result(names=names))
+    page = open_page(many, viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    shown = page.locator("#result figure text.name")
+    assert max(shown.evaluate_all("all => all.map(each => each.getBBox().width)")) < ROOM + 10
 
 
 def test_dark_mode_has_colours_of_its_own(open_page):

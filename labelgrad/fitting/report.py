@@ -22,6 +22,7 @@ from labelgrad.report.data import (
     Curve,
     Example,
     Gradients,
+    Judged,
     ReportData,
     Result,
 )
@@ -93,14 +94,23 @@ def _division(examples: int, folds: int) -> str:
 def _result(verdict: Verdict) -> Result | None:
     if verdict.difference is None:
         return None
+    rows = [
+        Judged(
+            name,
+            "labels" if name == BASELINE else "unlabeled",
+            error,
+            verdict.losses[name],
+            kept=name == verdict.kept,
+        )
+        for name, error in verdict.errors.items()
+    ]
     return Result(
         "error" if verdict.task == "classification" else "root mean squared error",
-        verdict.errors[verdict.method],
-        verdict.errors[BASELINE],
+        rows,
         verdict.sentence,
-        verdict.kept,
         f"The intervals are of {100 * LEVEL:.0f} %, over the held-out labels. What another seed "
         f"would change is not in them.",
+        BASELINE,
         verdict.difference,
     )
 

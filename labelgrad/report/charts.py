@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from labelgrad.report.data import Curve, Estimate, Gradients, Result
+from labelgrad.report.data import ROLES, Curve, Estimate, Gradients, Judged, Result
 from labelgrad.report.svg import (
     WIDTH,
     Format,
@@ -22,6 +22,7 @@ from labelgrad.report.svg import (
     chart,
     cut,
     dots,
+    fitted,
     left_axis,
     line,
     number,
@@ -29,40 +30,131 @@ from labelgrad.report.svg import (
     span,
     tag,
     thin,
+    width,
 )
 from labelgrad.training.evaluation import Reliability
 
 LEFT, RIGHT, TOP, FLOOR, HEIGHT = 52, WIDTH - 14, 14, 210, 252
 SQUARE_LEFT, SQUARE_FLOOR, SQUARE_HEIGHT = 58, 260, 300  # where both axes are of one kind
-ROLES = ("method", "baseline")
+HEADING, ROW = 22.0, 25.0  # heights in the chart of a result
+NAMES = 152.0  # the widest name there
+CURVE_STYLES = ("method", "baseline")
 MOST_POINTS = 300  # of a line; more cannot be told apart
 MOST_CLASSES = 50  # in a heat map
 MOST_COUNTS = 12  # classes up to which a cell has room for its number
 MOST_DOTS = 1500
 
 
-def result(found: Result, method: str, form: Format) -> Markup:
-    """The two errors as dots with their intervals, on one scale."""
-    rows = [(method, found.method, "method"), ("supervised only", found.baseline, "baseline")]
-    ends = [edge for _, each, _ in rows for edge in (each.low, each.high, each.value)]
-    near_zero = min(ends) < max(ends) / 2
-    across = span(ends, 14, RIGHT, also=[0.0] if near_zero else [])
-    spoken = "; ".join(f"{name}: {interval(each, form)}" for name, each, _ in rows)
-    marks = [
-        _interval_row(name, each, role, across, 30 + 52 * place, form)
-        for place, (name, each, role) in enumerate(rows)
+class RoleGroup(NamedTuple):
+    """Rows that saw the same, and their style."""
+
+    title: str
+    style: str
+    rows: list[Judged]
+
+
+def grouped(rows: Sequence[Judged]) -> list[RoleGroup]:
+    """The rows by what they saw, the best of each group first; the pool stands before the student.
+
+    >>> rows = [Judged("pool", "pool", None, None), Judged("forest", "labels", None, None)]
+    >>> [(group.title, len(group.rows)) for group in grouped(rows)]
+    [('Labels alone', 1), ('Together', 1)]
+    """
+    ordered = sorted(rows, key=_rank)
+    groups = [
+        RoleGroup("Labels alone", "baseline", _in_roles(ordered, "labels")),
+        RoleGroup("With unlabeled examples", "method", _in_roles(ordered, "unlabeled")),
+        RoleGroup("Together", "together", _in_roles(ordered, "pool", "student")),
     ]
-    axis = bottom_axis(across, 112, found.measure, axis_form(form))
-    return chart("result", f"{found.measure} of both models", spoken, 152, axis, *marks)
+    return [group for group in groups if group.rows]
 
 
-def _interval_row(
-    name: str, each: Estimate, role: str, across: Scale, y: float, form: Format
-) -> Markup:
-    label = tag("text", name, class_="name", x=across.start, y=y - 13)
-    value = tag("text", form(each.value), class_=f"value end {role}", x=across.end, y=y - 13)
-    bar = line([(across(each.low), y), (across(each.high), y)], f"interval {role}")
-    return label + value + bar + dots([(across(each.value), y)], role, radius=6)
+def _rank(row: Judged) -> tuple[int, float, float]:
+    """By role, then by error, then by loss; what was not measured is last."""
+    measured = (row.error.value if row.error else None, row.loss)
+    error, loss = (math.inf if each is None or math.isnan(each) else each for each in measured)
+    return ROLES.index(row.role), error, loss
+
+
+def _in_roles(rows: Sequence[Judged], *roles: str) -> list[Judged]:
+    return [row for row in rows if row.role in roles]
+
+
+def headlines(found: Result) -> list[tuple[str, str, Estimate]]:
+    """Style, name and error of the two rows that are compared: the pool, the best by labels alone.
+
+    Where nothing was pooled, the best row that saw unlabeled examples stands in the pool's place.
+    """
+    judged = [
+        (group.style, row.name, row.error)
+        for group in grouped(found.rows)
+        for row in group.rows
+        if row.error
+    ]
+    for style in ("together", "method"):
+        if first := [row for row in judged if row[0] == style][:1]:
+            break
+    return first + [row for row in judged if row[:2] == ("baseline", found.beside)][:1]
+
+
+def result(found: Result, form: Format) -> Markup:
+    """Each error as a dot with its interval, all on one scale; the pool's is marked across all."""
+    groups, across = grouped(found.rows), _error_scale(found.rows, form)
+    marks, floor = [], 0.0
+    for group in groups:
+        marks.append(_role_group(group, across, floor, form))
+        floor += HEADING + ROW * len(group.rows) + 6
+    pooled = [row.error.value for row in found.rows if row.role == "pool" and row.error]
+    guide = [line([(across(value), 8), (across(value), floor)], "diagonal") for value in pooled]
+    rows = [row for group in groups for row in group.rows]
+    spoken = "; ".join(
+        f"{cut(row.name, 60)}: {interval(row.error, form) if row.error else 'not judged'}"
+        for row in rows
+    )
+    title = f"{found.measure} of each, on labels hidden from it"
+    axis = _error_axis(across, floor, found.measure, axis_form(form))
+    return chart("result", title, spoken, floor + 40, axis, *guide, *marks)
+
+
+def _error_scale(rows: Sequence[Judged], form: Format) -> Scale:
+    """From the names on the left to the numbers on the right."""
+    errors = [row.error for row in rows if row.error]
+    ends = [edge for each in errors for edge in (each.low, each.high, each.value)]
+    zero = [0.0] if ends and min(ends) < max(ends) / 2 else []
+    names = max((width(fitted(row.name, NAMES)) for row in rows), default=0.0)
+    numbers = max((width(form(each.value)) for each in errors), default=0.0)
+    return span(ends, names + 14, WIDTH - numbers - 14, also=zero)
+
+
+def _error_axis(across: Scale, y: float, measure: str, form: Format) -> Markup:
+    """Fewer ticks where the numbers are long."""
+    room = (across.end - across.start) / (width(form(across.high)) + 8)
+    return bottom_axis(across, y, measure, form, most=max(1, min(4, int(room))))
+
+
+def _role_group(group: RoleGroup, across: Scale, top: float, form: Format) -> Markup:
+    """A heading and its rows; pool and student stand on a band."""
+    marks = tag("text", group.title, class_="tick", x=0.0, y=top + 15)
+    if group.style == "together":
+        size = {"width": WIDTH + 12.0, "height": len(group.rows) * ROW, "rx": 4}
+        marks += tag("rect", class_="band", x=-6.0, y=top + HEADING, **size)
+    for place, row in enumerate(group.rows):
+        middle = top + HEADING + (place + 0.5) * ROW
+        marks += _judged_row(row, group.style, across, middle, form)
+    return marks
+
+
+def _judged_row(row: Judged, style: str, across: Scale, y: float, form: Format) -> Markup:
+    large = style == "together"
+    strong = "value" if large else "name"
+    label = tag("text", fitted(row.name, NAMES), class_=strong, x=0.0, y=y + 4)
+    if row.error is None:
+        return label + tag("text", "not judged", class_="tick end", x=WIDTH, y=y + 4)
+    each = row.error
+    bar = line([(across(each.low), y), (across(each.high), y)], f"interval {style}")
+    dot = dots([(across(each.value), y)], style, radius=6 if large else 4.5)
+    value = tag("text", form(each.value), class_=f"value end {style}", x=WIDTH, y=y + 4)
+    return label + bar + dot + value
 
 
 def interval(each: Estimate, form: Format) -> str:
@@ -75,7 +167,7 @@ def interval(each: Estimate, form: Format) -> str:
 
 
 def gain(difference: Estimate, task: str) -> tuple[str, list[str]]:
-    """How much better or worse the method is: in words, then the number and its interval.
+    """How much better or worse the pool is: in words, then the number and its interval.
 
     >>> gain(Estimate(-0.02, -0.05, 0.01), "classification")
     ('points worse', ['2.0', '−1.0', '5.0'])
@@ -100,7 +192,7 @@ def learning(curves: Sequence[Curve], form: Format) -> Markup:
     across = span([step for each in curves for step in each.steps], LEFT, RIGHT, also=[0.0])
     up = span([value for each in curves for value in each.values], FLOOR, TOP, also=[0.0])
     lines = [
-        line(_points(each.steps, each.values, across, up), ROLES[each.baseline])
+        line(_points(each.steps, each.values, across, up), CURVE_STYLES[each.baseline])
         for each in sorted(curves, key=lambda each: not each.baseline)
     ]
     ends = [f"{each.name} ends at {form(each.values[-1])}" for each in curves if len(each.values)]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from labelgrad.training.evaluation import Reliability
 
 TASKS = ("classification", "regression")
+ROLES = ("labels", "unlabeled", "pool", "student")
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,69 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """One witness, the pool or the student, on labels that were hidden from it."""
+
+    name: str
+    role: str  # it saw "labels" alone or "unlabeled" examples, too, or is the "pool" or "student"
+    error: Estimate | None  # None where it was not judged
+    loss: float | None
+    calibration: float | None = None  # expected calibration error, of classes
+    weight: float | None = None  # in the pool
+    kept: bool = False
+
+    def __post_init__(self) -> None:
+        _one_of("role", self.role, ROLES)
+
+
+@dataclass(frozen=True)
 class Result:
-    """The method beside the supervised baseline, on examples neither was trained on.
+    """Every witness, the pool and the student, judged by the same hidden labels.
 
     In a classification an error is a part of 1, and the page shows it as percent.
     """
 
     measure: str  # "error", "root mean squared error": smaller is better
-    method: Estimate
-    baseline: Estimate
+    rows: Sequence[Judged]
     verdict: str  # whether the unlabeled data helped, as one plain sentence
-    kept: str  # which of the two models was kept, by its name
     uncertainty: str  # what the intervals are, as one plain sentence
-    difference: Estimate | None = None  # baseline − method, paired: above 0 the method is better
+    beside: str = ""  # the best row that saw labels alone, by its name
+    difference: Estimate | None = None  # `beside` − pool, paired: above 0 the pool is better
+
+    def __post_init__(self) -> None:
+        if self.beside:
+            by_labels = [row.name for row in self.rows if row.role == "labels"]
+            _one_of("beside", self.beside, by_labels)
+
+
+@dataclass(frozen=True)
+class Confident:
+    """Imputed labels that claim more than a threshold, and how many of them are probably right."""
+
+    threshold: float
+    labels: int
+    expected: float  # how many are expected to be right: the sum of their probabilities
+    unlabeled: int  # of all
+
+    @property
+    def sentence(self) -> str:
+        r"""How many there are and what they are worth, in one plain sentence.
+
+        >>> print(Confident(0.9, 812, 786.7, 1347).sentence.replace("; ", ";\n"))
+        812 of 1,347 imputed labels claim more than 90 %;
+        about 787 of them (97 %) are expected to be right.
+        """
+        claim = f"more than {100 * self.threshold:.4g} %"
+        if not self.labels:
+            return f"None of {self.unlabeled:,} imputed labels claims {claim}."
+        # Only what is certain is 100 %.
+        part = min(100 * self.expected / self.labels, 100.0)
+        share = ">99 %" if 99.5 <= part < 100 else f"{part:.0f} %"
+        counted = f"{self.labels:,} of {self.unlabeled:,} imputed labels"
+        if self.labels == 1:
+            return f"{counted} claims {claim}; the chance that it is right is {share}."
+        right = f"about {self.expected:,.0f} of them ({share})"
+        return f"{counted} claim {claim}; {right} are expected to be right."
 
 
 @dataclass(frozen=True)
@@ -125,6 +176,7 @@ class ReportData:
     skipped: Sequence[tuple[str, str]] = ()  # name, reason
     notes: Sequence[str] = ()
     result: Result | None = None
+    confident: Confident | None = None
     curves: Sequence[Curve] = ()
     calibration: Calibration | None = None
     confusion: Sequence[Sequence[int]] | None = None  # rows are the true classes

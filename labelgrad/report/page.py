@@ -35,6 +35,18 @@ class Group(NamedTuple):
     examples: Sequence[Example]
 
 
+class JudgedColumns(NamedTuple):
+    """Which columns the table of the result has, beside name and error."""
+
+    loss: bool
+    calibration: bool
+    heaviest: float  # the largest weight in the pool; without one there is no such column
+
+    @property
+    def in_all(self) -> int:
+        return 2 + self.loss + self.calibration + bool(self.heaviest)
+
+
 def render(data: ReportData) -> str:
     """The page as text; what came from the person's data is escaped wherever it stands.
 
@@ -56,6 +68,7 @@ def render(data: ReportData) -> str:
             style=Markup(style),
             script=Markup(script),
             form=form,
+            columns=_judged_columns(data),
             learning=_learning(data),
             pairs=_pairs(data),
             groups=_groups(data),
@@ -77,7 +90,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
-    environment.filters |= {"cut": cut, "broken": broken, "whole": whole}
+    environment.filters |= {"cut": cut, "broken": broken, "whole": whole, "fixed": fixed}
     environment.globals |= {"charts": charts, "thumbnail": thumbnail}
     environment.tests["tiny"] = lambda picture: max(np.shape(picture)) < TINY
     return environment
@@ -93,6 +106,16 @@ def _policy(style: str, script: str) -> str:
 
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _judged_columns(data: ReportData) -> JudgedColumns:
+    rows = data.result.rows if data.result else ()
+    return JudgedColumns(
+        loss=any(row.loss is not None for row in rows),
+        calibration=data.task == "classification"
+        and any(row.calibration is not None for row in rows),
+        heaviest=max((row.weight or 0.0 for row in rows), default=0.0),
+    )
 
 
 def _learning(data: ReportData) -> list[tuple[str, list[Curve], Format]]:
@@ -154,6 +177,17 @@ def whole(part: float) -> str:
     if 0.995 <= part < 1:
         return ">99%"
     return "<1%" if 0 < part < 0.005 else f"{100 * part:.0f}%" if math.isfinite(part) else "–"
+
+
+def fixed(value: float | None, digits: int) -> str:
+    """A number with so many digits after its point, for a column; a dash where there is none.
+
+    >>> fixed(0.27, 3), fixed(None, 3), fixed(123456.7, 3)
+    ('0.270', '–', '123,457')
+    """
+    if value is None or not abs(value) < 1000:
+        return number(math.nan if value is None else value)
+    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def duration(seconds: float) -> str:

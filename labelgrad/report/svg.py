@@ -6,6 +6,7 @@ Colours are classes of the style sheet, so that a chart follows the page into da
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,38 @@ def cut(text: str, most: int) -> str:
         return text
     front = most // 2
     return f"{text[:front]}…{text[len(text) - (most - front - 1) :]}"
+
+
+def fitted(text: str, room: float) -> str:
+    """The text, cut in its middle until it is no wider than `room` in a chart on a phone.
+
+    >>> fitted("neighbours", 128), fitted("w" * 30, 80), fitted("森" * 30, 80)
+    ('neighbours', 'www…www', '森森…森森')
+    """
+    text = plain(text)
+    most = min(len(text), int(room))  # a letter is wider than 1
+    while most > 1 and width(cut(text, most)) > room:
+        most -= 1
+    return cut(text, most)
+
+
+def width(text: str) -> float:
+    """About how wide the text is at the size it has in a chart on a phone, rather too wide.
+
+    >>> width("lga") < width("LGA") < width("森森森")
+    True
+    """
+    return sum(_letter_width(letter) for letter in text)
+
+
+def _letter_width(letter: str) -> float:
+    if unicodedata.east_asian_width(letter) in "WF":
+        return 13.5
+    if letter in "mMW@%…⟨⟩":
+        return 12.8
+    if letter in "ijlftr.,:;'| -()":
+        return 5.0
+    return 10.5 if letter == "w" or letter.isupper() or ord(letter) > 0x2000 else 7.6
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
@@ -176,11 +209,11 @@ def left_axis(scale: Scale, left: float, right: float, form: Format = number) ->
     )
 
 
-def bottom_axis(scale: Scale, y: float, title: str, form: Format = number) -> Markup:
-    """Round values below the chart, and what they are."""
+def bottom_axis(scale: Scale, y: float, title: str, form: Format = number, most: int = 5) -> Markup:
+    """Round values below the chart, about `most`, and what they are."""
     ticks = [
         tag("text", form(tick), class_="tick middle", x=scale(tick), y=y + 15)
-        for tick in scale.ticks(5)
+        for tick in scale.ticks(most)
     ]
     line = tag("line", class_="axis", x1=scale.start, x2=scale.end, y1=y, y2=y)
     name = tag("text", title, class_="name middle", x=(scale.start + scale.end) / 2, y=y + 33)
