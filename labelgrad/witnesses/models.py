@@ -1,0 +1,214 @@
+"""Witnesses that learn from the labels alone: what a person would pick without us.
+
+All come from scikit-learn, or keep to its interface. A strength that the data must choose is chosen
+inside, by the labels that the witness may know.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelgrad.witnesses.base import (
+    Array,
+    Learned,
+    Opinion,
+    known_rows,
+    log_probabilities,
+    values_with_spread,
+)
+
+STRENGTHS = np.geomspace(1e-3, 1e2, 11)  # C of a logistic regression
+INNER_FOLDS = 4
+TREES = 200
+DOUBT = 0.5  # votes for no class in particular: trees that agree may all be wrong
+DOUBT_OF_VALUES = 0.1  # of the spread of the known values
+MOST_FOR_KERNEL = 1000  # labels; its work grows with their cube
+
+Make = Callable[[Array, int, int], Any]  # known labels, columns, seed → a model to be fitted
+Says = Callable[[Any, Array, int], Array]  # a fitted model, examples, classes → an opinion
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is made and fitted anew for each version of the labels.
+
+    >>> x = np.array([[0.0], [0.1], [0.9], [1.0], [0.95]])
+    >>> (opinion,) = linear().hear(x, [np.array([0, 0, 1, 1, -1])], 2, seed=0)
+    >>> int(opinion.of_rows(np.array([4])).argmax())
+    1
+    """
+
+    name: str
+    make: Make
+    says: Says
+    sees_unlabeled: bool = False
+
+    def hear(self, x: Array, labels: Sequence[Array], classes: int, seed: int) -> Sequence[Opinion]:
+        """One opinion for each version of the labels."""
+        return [self._heard(x, version, classes, seed) for version in labels]
+
+    def _heard(self, x: Array, labels: Array, classes: int, seed: int) -> Opinion:
+        rows = known_rows(labels)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a search has not converged is no news to anyone
+            model = self.make(labels[rows], x.shape[1], seed).fit(x[rows], labels[rows])
+        return Learned(x, lambda new: self.says(model, new, classes), model)
+
+
+def is_values(y: Array) -> bool:
+    """Whether known labels are values, not classes."""
+    return y.dtype.kind == "f"
+
+
+def linear() -> Model:
+    """Logistic regression, its strength by cross-validation; for values Bayesian ridge."""
+    return Model("linear", _linear, probabilities_or_values)
+
+
+def _linear(y: Array, columns: int, seed: int) -> Any:
+    from sklearn.linear_model import BayesianRidge, LogisticRegression, LogisticRegressionCV
+    from sklearn.model_selection import StratifiedKFold
+
+    if is_values(y):
+        return BayesianRidge()
+    fewest = int(np.unique(y, return_counts=True)[1].min())
+    if fewest < 2:  # nothing can be held out, so the strength is the usual one
+        return LogisticRegression(max_iter=500)
+    folds = StratifiedKFold(min(INNER_FOLDS, fewest), shuffle=True, random_state=seed)
+    return LogisticRegressionCV(Cs=STRENGTHS, cv=folds, scoring="neg_log_loss", max_iter=300)
+
+
+def forest() -> Model:
+    """A random forest; for values the spread is that of its trees."""
+    return Model("random forest", _forest, votes_or_trees)
+
+
+def _forest(y: Array, columns: int, seed: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    kind = RandomForestRegressor if is_values(y) else RandomForestClassifier
+    return kind(TREES, random_state=seed)
+
+
+def extra_trees() -> Model:
+    """Trees that split at random places: smoother than a forest, often better with few labels."""
+    return Model("extra trees", _extra_trees, votes_or_trees)
+
+
+def _extra_trees(y: Array, columns: int, seed: int) -> Any:
+    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+    kind = ExtraTreesRegressor if is_values(y) else ExtraTreesClassifier
+    return kind(TREES, random_state=seed)
+
+
+def kernel() -> Model:
+    """A Gaussian process; its length scale and its noise by marginal likelihood."""
+    return Model("kernel", _kernel, probabilities_or_values)
+
+
+def _kernel(y: Array, columns: int, seed: int) -> Any:
+    from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    if len(y) > MOST_FOR_KERNEL:
+        raise ValueError(f"it is for up to {MOST_FOR_KERNEL} labels")
+    smooth = ConstantKernel(1.0) * RBF(math.sqrt(columns), (1e-2 * math.sqrt(columns), 1e5))
+    if is_values(y):
+        return GaussianProcessRegressor(
+            smooth + WhiteKernel(0.1), normalize_y=True, random_state=seed
+        )
+    return GaussianProcessClassifier(smooth, random_state=seed)
+
+
+def catboost() -> Model:
+    """Gradient boosting by CatBoost, where it is installed."""
+    return Model("catboost", _catboost, probabilities_or_values)
+
+
+def _catboost(y: Array, columns: int, seed: int) -> Any:
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    kind = CatBoostRegressor if is_values(y) else CatBoostClassifier
+    return kind(500, random_seed=seed, verbose=0, allow_writing_files=False)
+
+
+def tabicl() -> Model:
+    """TabICL, a pretrained model for tables, where it is installed."""
+    return Model("tabicl", _tabicl, probabilities_or_values)
+
+
+def _tabicl(y: Array, columns: int, seed: int) -> Any:
+    from tabicl import TabICLClassifier, TabICLRegressor
+
+    kind = TabICLRegressor if is_values(y) else TabICLClassifier
+    return kind(random_state=seed)
+
+
+def given(model: Any, name: str) -> Model:
+    """Any classifier or regressor with scikit-learn's interface; it is copied, never changed.
+
+    A regressor that has no spread of its own gets the error it makes when cross-validated.
+
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> given(GaussianNB(), "bayes").name
+    'bayes'
+    """
+
+    def make(y: Array, columns: int, seed: int) -> Any:
+        from sklearn.base import clone
+
+        new = clone(model) if hasattr(model, "get_params") else copy.deepcopy(model)
+        return _WithSpread(new) if is_values(y) else new
+
+    return Model(name, make, probabilities_or_values)
+
+
+class _WithSpread:
+    """A regressor, and how far it is off where it is cross-validated."""
+
+    def __init__(self, model: Any):
+        self.model = model
+
+    def fit(self, x: Array, y: Array) -> _WithSpread:
+        from sklearn.model_selection import KFold, cross_val_predict
+
+        folds = KFold(min(INNER_FOLDS, len(y)), shuffle=True, random_state=0)
+        off = cross_val_predict(self.model, x, y, cv=folds) - y
+        self.spread = float(np.sqrt((off**2).mean()))
+        self.model.fit(x, y)
+        return self
+
+    def predict(self, x: Array) -> Array:
+        found: Array = self.model.predict(x)
+        return found
+
+
+def probabilities_or_values(model: Any, x: Array, classes: int) -> Array:
+    """What a fitted classifier says, or a regressor with its spread."""
+    if classes:
+        return log_probabilities(model.predict_proba(x), model.classes_, classes)
+    if isinstance(model, _WithSpread):
+        return values_with_spread(model.predict(x), model.spread)
+    try:
+        mean, spread = model.predict(x, return_std=True)
+    except TypeError:
+        mean, spread = model.predict(x), 1.0
+    return values_with_spread(mean, spread)
+
+
+def votes_or_trees(model: Any, x: Array, classes: int) -> Array:
+    """The trees' votes, and half a vote for every class alike; or their mean, and their spread."""
+    if classes:
+        votes = TREES * model.predict_proba(x) + DOUBT / len(model.classes_)
+        return log_probabilities(votes / (TREES + DOUBT), model.classes_, classes)
+    each = np.stack([tree.predict(x) for tree in model.estimators_])
+    mean, spread = each.mean(0), each.std(0)
+    return values_with_spread(mean, spread + DOUBT_OF_VALUES)

@@ -1,0 +1,59 @@
+"""Witnesses by name: those that come with labelgrad, and which of them are heard by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+
+from labelgrad.nearest import did_you_mean
+from labelgrad.witnesses import models
+from labelgrad.witnesses.base import Witness
+from labelgrad.witnesses.neighbours import Neighbours
+
+BY_NAME: dict[str, Callable[[], Witness]] = {
+    "linear": models.linear,
+    "random forest": models.forest,
+    "extra trees": models.extra_trees,
+    "neighbours": Neighbours,
+    "kernel": models.kernel,
+    "catboost": models.catboost,
+    "tabicl": models.tabicl,
+}
+USUAL = {
+    "classification": ("linear", "random forest", "extra trees", "neighbours"),
+    "regression": ("linear", "random forest", "extra trees", "neighbours", "kernel"),
+}
+WHERE_INSTALLED = ("catboost",)
+
+
+def usual_witnesses(task: str) -> tuple[str, ...]:
+    """The names of those heard where nobody says: scikit-learn's, and others that are installed.
+
+    >>> usual_witnesses("classification")[:2]
+    ('linear', 'random forest')
+    """
+    return (*USUAL[task], *(name for name in WHERE_INSTALLED if find_spec(name)))
+
+
+def witness_names(text: str) -> str:
+    """Names as somebody wrote them, checked: "linear, neighbours" is "linear,neighbours".
+
+    >>> witness_names("linear, extra trees"), witness_names("")
+    ('linear,extra trees', '')
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    witnesses_named(names)
+    return ",".join(names)
+
+
+def witnesses_named(names: Sequence[str]) -> list[Witness]:
+    """The witnesses of these names.
+
+    >>> [witness.name for witness in witnesses_named(["linear", "neighbours"])]
+    ['linear', 'neighbours']
+    """
+    for name in names:
+        if name not in BY_NAME:
+            hint = did_you_mean(name, BY_NAME, f"there are {', '.join(BY_NAME)}.")
+            raise ValueError(f"there is no witness {name!r}; {hint}")
+    return [BY_NAME[name]() for name in names]

@@ -1,0 +1,199 @@
+"""A witness that asks the neighbours: labels spread over a sparse graph of all rows.
+
+Zhou et al., "Learning with local and global consistency" (2004), on a graph whose scale is found
+from the data, row by row, as Zelnik-Manor & Perona (2004) do:
+
+    W_ij = exp(−d_ij² / σ_i²)          for the k nearest, σ_i the distance of the k-th; then W ∪ Wᵀ
+    S    = D^−½ W D^−½
+    F    = (I − αS)⁻¹ Y                what arrives at each row of the labels Y
+
+Of classes F is brought to the masses the labels have (Zhu et al., 2003), so that a class with few
+neighbours is not drowned. Of values F is divided by what arrives of a label at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelgrad.witnesses.base import (
+    Array,
+    Opinion,
+    known_rows,
+    log_probabilities,
+    values_with_spread,
+)
+
+NEIGHBOURS = 10
+SPREAD = 0.9  # α: how much of a row's opinion comes from its neighbours
+EXACT_UP_TO = 20_000  # rows; above them neighbours are found approximately, where a library is
+SOLVED_AT_ONCE = 30_000  # rows; above them (I − αS)⁻¹ is applied step by step
+STEPS, CLOSE = 100, 1e-6  # of it
+PRIOR = 0.1  # labels of each class beside those there are
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What spreads from labeled rows over the graph of all rows.
+
+    >>> x = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
+    >>> y = np.array([0, -1, -1, 1, -1, -1])
+    >>> (opinion,) = Neighbours(neighbours=2).hear(x, [y], 2, seed=0)
+    >>> opinion.of_rows(np.arange(6)).argmax(1)
+    array([0, 0, 0, 1, 1, 1])
+    """
+
+    name: str = "neighbours"
+    neighbours: int = NEIGHBOURS
+    alpha: float = SPREAD
+    sees_unlabeled: bool = True
+
+    def hear(self, x: Array, labels: Sequence[Array], classes: int, seed: int) -> Sequence[Opinion]:
+        """One opinion for each version of the labels; the graph is made once."""
+        graph = Graph(x, min(self.neighbours, len(x) - 1), seed)
+        arriving = graph.spread(
+            np.hstack([_sources(version, classes) for version in labels]), self.alpha
+        )
+        width = arriving.shape[1] // len(labels)
+        parts = np.split(arriving, len(labels), axis=1) if width else []
+        return [
+            Spread(graph, part, *_prior_or_scale(version, part, classes), classes)
+            for version, part in zip(labels, parts, strict=True)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """The opinion: what has arrived at each row, and how it is read."""
+
+    graph: Graph
+    arrived: Array  # (rows, classes), or (rows, 2): of the values, and of a label at all
+    factor: Array  # (classes,) to the labels' masses; of values their mean and their spread
+    spread: float
+    classes: int
+
+    def of_rows(self, rows: Array) -> Array:
+        """About rows of the graph."""
+        return self._read(self.arrived[rows])
+
+    def of_new(self, x: Array) -> Array:
+        """About rows beside the graph: the mean of their neighbours in it."""
+        places, weights = self.graph.near(x)
+        shares = weights / weights.sum(1, keepdims=True)
+        return self._read((shares[:, :, None] * self.arrived[places]).sum(1))
+
+    def _read(self, arrived: Array) -> Array:
+        if self.classes:
+            mass = arrived * self.factor
+            mass = mass + 1e-6 * mass.mean() + 1e-300
+            return log_probabilities(
+                mass / mass.sum(1, keepdims=True), np.arange(self.classes), self.classes
+            )
+        weak = 1e-3 * self.arrived[:, 1].mean() + 1e-300  # where little arrives, the mean of all
+        mean = (arrived[:, 0] + weak * self.factor[0]) / (arrived[:, 1] + weak)
+        return values_with_spread(mean, self.spread)
+
+
+class Graph:
+    """Every row joined to its nearest ones, with weights that fall with the distance."""
+
+    def __init__(self, x: Array, neighbours: int, seed: int):
+        import scipy.sparse as sparse
+
+        self.neighbours = max(1, neighbours)
+        self.search = nearest_search(x, self.neighbours + 1, seed)
+        distances, places = self.search(x)
+        distances, places = distances[:, 1:], places[:, 1:]  # the first is the row itself
+        rows = np.repeat(np.arange(len(x)), places.shape[1])
+        weights = falling(distances).ravel()
+        joined = sparse.csr_matrix((weights, (rows, places.ravel())), shape=(len(x), len(x)))
+        joined = joined.maximum(joined.T)
+        degree = np.maximum(np.asarray(joined.sum(1)).ravel(), 1e-12) ** -0.5
+        self.smooth = (sparse.diags(degree) @ joined @ sparse.diags(degree)).tocsr()
+
+    def spread(self, sources: Array, alpha: float) -> Array:
+        """(I − αS)⁻¹ applied to the sources, a column each."""
+        import scipy.sparse as sparse
+        from scipy.sparse.linalg import splu
+
+        rows = len(sources)
+        if rows <= SOLVED_AT_ONCE:
+            solved: Array = splu((sparse.identity(rows) - alpha * self.smooth).tocsc()).solve(
+                sources
+            )
+            return np.maximum(solved, 0) if (sources >= 0).all() else solved
+        arrived = sources.copy()
+        for _ in range(STEPS):
+            moved = alpha * (self.smooth @ arrived) + sources
+            done = abs(moved - arrived).max() < CLOSE * abs(moved).max()
+            arrived = moved
+            if done:
+                break
+        return arrived
+
+    def near(self, x: Array) -> tuple[Array, Array]:
+        """For each of `x` its nearest rows, and their weights."""
+        distances, places = self.search(x)
+        distances, places = distances[:, : self.neighbours], places[:, : self.neighbours]
+        return places, falling(distances)
+
+
+def falling(distances: Array) -> Array:
+    """exp(−d²/σ²), σ the distance of the last one.
+
+    >>> falling(np.array([[0.0, 1.0, 2.0]])).round(2)
+    array([[1.  , 0.78, 0.37]])
+    """
+    found: Array = np.exp(-((distances / (distances[:, -1:] + 1e-12)) ** 2))
+    return found
+
+
+def nearest_search(x: Array, neighbours: int, seed: int) -> Any:
+    """A function that gives distances to, and places of, the nearest of `x`.
+
+    Exact up to some tens of thousands of rows; above, approximate by pynndescent where it is
+    installed.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    neighbours = min(neighbours, len(x))
+    if len(x) > EXACT_UP_TO:
+        try:
+            from pynndescent import NNDescent
+        except ImportError:
+            pass
+        else:
+            index = NNDescent(x, n_neighbors=neighbours, random_state=seed)
+
+            def approximate(new: Array) -> tuple[Array, Array]:
+                if new is x:
+                    places, distances = index.neighbor_graph
+                else:
+                    places, distances = index.query(new, k=neighbours)
+                return distances, places
+
+            return approximate
+    return NearestNeighbors(n_neighbors=neighbours).fit(x).kneighbors
+
+
+def _sources(labels: Array, classes: int) -> Array:
+    """What each row sends out: its class, or its value and a one."""
+    rows = known_rows(labels)
+    if classes:
+        sent = np.zeros((len(labels), classes))
+        sent[rows, labels[rows]] = 1
+        return sent
+    sent = np.zeros((len(labels), 2))
+    sent[rows, 0], sent[rows, 1] = labels[rows], 1
+    return sent
+
+
+def _prior_or_scale(labels: Array, arrived: Array, classes: int) -> tuple[Array, float]:
+    y = labels[known_rows(labels)]
+    if classes:
+        counts = np.bincount(y, minlength=classes) + PRIOR
+        return counts / counts.sum() / np.maximum(arrived.sum(0), 1e-12), 0.0
+    return np.array([y.mean()]), float(y.std())
