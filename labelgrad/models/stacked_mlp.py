@@ -100,8 +100,8 @@ class StackedMLP:
     def backward(self) -> None:
         """From `output_slope` to the gradient of the labeled rows, and of the unlabeled ones."""
         for place in reversed(range(len(self._forward))):
-            for slope, x, weight, bias in self._gradients[place]:
-                torch.mm(slope.t(), x, out=weight)
+            for slope, turned, x, weight, bias in self._gradients[place]:
+                torch.mm(turned, x, out=weight)
                 torch.sum(slope, 0, out=bias)
             if place:
                 for slope, weight, out in self._back[place]:
@@ -148,8 +148,8 @@ class StackedMLP:
                     )
             for rows, gradient in self._halves(number):
                 for place, (weight, bias) in enumerate(self.layers(gradient)):
-                    operands = self._slopes[place + 1][rows], self._values[place][rows]
-                    self._gradients[place].append((*operands, weight, bias))
+                    slope, x = self._slopes[place + 1][rows], self._values[place][rows]
+                    self._gradients[place].append((slope, slope.t(), x, weight, bias))
 
     def _halves(self, number: int) -> Iterator[tuple[slice, Tensor]]:
         """The rows of one network that there are, each with the gradient that they make."""

@@ -14,9 +14,9 @@ checkpoint, sees it as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ from labelgrad.schedules import Schedule, value_at
 from labelgrad.training.batches import TensorBatches
 from labelgrad.training.trainer import Trainer
 
-Records = list[dict[str, float]]  # of one step: one record for each trainer
+Record = dict[str, float]
 LARGEST = 1e18  # a gradient whose square a number in single precision still holds
 AHEAD, HELD = 64, 2**20  # steps whose batches are drawn at once, and the most numbers they may be
 
@@ -50,7 +50,38 @@ class Terms:
     lga: LGA | None
 
 
-def advance(trainers: Sequence[Trainer], steps: int) -> Iterator[Records]:
+class Measured(NamedTuple):
+    """The loss of a training's labeled and unlabeled rows, and products of their gradients."""
+
+    labeled: float
+    labeled_square: float
+    unlabeled: float = 0.0
+    unlabeled_square: float = 0.0
+    product: float = 0.0
+
+    def finite(self, weights: Mapping[str, float]) -> bool:
+        """Whether the weighted terms are, and their gradients are far from too long."""
+        total = sum(self._values(weights).values())
+        parts = {"supervised": self.labeled_square, "lga": self.unlabeled_square}
+        length = sum(abs(weight) * math.sqrt(parts[name]) for name, weight in weights.items())
+        return math.isfinite(total) and length < LARGEST
+
+    def record(self, step: int, weights: Mapping[str, float], gap: float | None) -> Record:
+        """What `Trainer.step` would say."""
+        values = self._values(weights)
+        said: Record = {"step": step, "loss": sum(values.values())}
+        said |= {f"{name}/loss": value for name, value in values.items()}
+        if gap is not None:
+            lengths = math.sqrt(self.labeled_square) * math.sqrt(self.unlabeled_square)
+            said |= {"lga/gap": gap, "lga/cosine": self.product / lengths if lengths else 0.0}
+        return said
+
+    def _values(self, weights: Mapping[str, float]) -> Record:
+        parts = {"supervised": self.labeled, "lga": self.unlabeled}
+        return {name: weight * parts[name] for name, weight in weights.items()}
+
+
+def advance(trainers: Sequence[Trainer], steps: int) -> Iterator[list[Record]]:
     """Move all trainers by so many steps, one record of each trainer for every step.
 
     They must be of one stack (see `stacks`). A single trainer may be of any kind: where there is no
@@ -76,11 +107,13 @@ def advance(trainers: Sequence[Trainer], steps: int) -> Iterator[Records]:
 def stacks(trainers: Sequence[Trainer]) -> list[list[int]]:
     """The places of those that can advance together; one that cannot is alone.
 
+    The last of all is in the last stack: when it has come somewhere, all have.
+
     >>> from labelgrad import TensorBatches
     >>> batches = TensorBatches(torch.randn(20, 4), torch.arange(20) % 2, batch_size=10)
     >>> networks = [MLP(4, (8,), 2), nn.Linear(4, 2), MLP(4, (8,), 2)]
     >>> stacks([Trainer(network, Supervised(), batches) for network in networks])
-    [[0, 2], [1]]
+    [[1], [0, 2]]
     """
     found: list[tuple[object, list[int]]] = []
     for place, trainer in enumerate(trainers):
@@ -90,7 +123,7 @@ def stacks(trainers: Sequence[Trainer]) -> list[list[int]]:
             found.append((key, [place]))
         else:
             mine.append(place)
-    return [places for _, places in found]
+    return sorted((places for _, places in found), key=lambda places: places[-1])
 
 
 def stackable(trainer: Trainer) -> bool:
@@ -138,30 +171,26 @@ class Stack:
         self._lent.append((home, name, view))
 
     @torch.no_grad()
-    def step(self, end: int) -> Records | None:
+    def step(self, end: int) -> list[Record] | None:
         """One step of all, of those before `end`; none, and nothing moves, where it diverges."""
-        nets, tables, gaps = self.nets, self.tables, self.gaps
+        nets, tables = self.nets, self.tables
         rows = self._fill(end)
         if tables is not None:
             self._targets.index_copy_(0, self._unlabeled, tables.draw(rows).to(self._targets))
         nets.forward()
         losses = self._losses_and_slope()
         nets.backward()
-        values = self._values(losses)
-        if values is None:
+        measured = self._measure(losses)
+        weights = {name: value_at(weight, self.index) for name, weight in self.weights.items()}
+        if not all(each.finite(weights) for each in measured):
             return None
-        named = [{f"{name}/loss": value for name, value in each.items()} for each in values]
-        if tables is not None and gaps is not None:
-            found = gaps.update(nets)
+        gaps = [None] * len(measured) if self.gaps is None else self.gaps.update(nets)
+        if tables is not None:
             nets.tangent()
             tables.update(self._slopes().index_select(0, self._unlabeled))
-            for record, gap in zip(named, found, strict=True):
-                record |= gap
-        self._move()
-        sums = [sum(each.values()) for each in values]
+        self._move(weights)
         return [
-            {"step": self.index, "loss": total, **record}
-            for total, record in zip(sums, named, strict=True)
+            each.record(self.index, weights, gap) for each, gap in zip(measured, gaps, strict=True)
         ]
 
     def _losses_and_slope(self) -> Tensor:
@@ -184,33 +213,24 @@ class Stack:
             tangent = tangent - (self._chances * tangent).sum(-1, keepdim=True)
         return 2 * self._parts * tangent
 
-    def _values(self, losses: Tensor) -> list[dict[str, float]] | None:
-        """The weighted terms of each training; none if they, or a gradient, are not finite."""
-        nets = self.nets
-        weights = {name: value_at(w, self.index) for name, w in self.weights.items()}
-        means = [[losses[rows].mean() for rows in nets.labeled]]
-        lengths = [[torch.dot(g, g) for g in nets.labeled_gradient]]
-        if self.lgas:
-            means.append([losses[rows].mean() for rows in nets.unlabeled])
-            lengths.append([torch.dot(g, g) for g in nets.unlabeled_gradient])
-        listed = torch.stack([number for part in (*means, *lengths) for number in part]).tolist()
-        count, parts = len(self.trainers), len(means)
-        found = [listed[start : start + count] for start in range(0, len(listed), count)]
-        places = {"supervised": 0, "lga": 1}
-        size = [
-            sum(abs(w) * math.sqrt(found[parts + places[n]][r]) for n, w in weights.items())
-            for r in range(count)
-        ]
-        values = [{n: w * found[places[n]][r] for n, w in weights.items()} for r in range(count)]
-        finite = all(math.isfinite(value) for each in values for value in each.values())
-        self._weights = weights
-        return values if finite and all(each < LARGEST for each in size) else None
+    def _measure(self, losses: Tensor) -> list[Measured]:
+        """What each training's losses and gradients are, in numbers."""
+        nets, found = self.nets, []
+        for number, gradient in enumerate(nets.labeled_gradient):
+            found += [losses[nets.labeled[number]].mean(), torch.dot(gradient, gradient)]
+            if self.lgas:
+                pull = nets.unlabeled_gradient[number]
+                found += [losses[nets.unlabeled[number]].mean(), torch.dot(pull, pull)]
+                found += [torch.dot(gradient, pull)]
+        numbers = torch.stack(found).view(len(self.trainers), -1).tolist()
+        return [Measured(*each) for each in numbers]
 
-    def _move(self) -> None:
+    def _move(self, weights: Mapping[str, float]) -> None:
+        """One step of Adam down the weighted sum of the gradients."""
         nets, gradient = self.nets, self._gradient
-        torch.mul(nets.labeled_gradient, self._weights["supervised"], out=gradient)
+        torch.mul(nets.labeled_gradient, weights["supervised"], out=gradient)
         if self.lgas:
-            pull, weight = nets.unlabeled_gradient, self._weights["lga"]
+            pull, weight = nets.unlabeled_gradient, weights["lga"]
             gradient.add_(pull if weight == 1 else weight * pull)
         rate = value_at(self.trainers[0].learning_rate, self.index)
         group = self.trainers[0].optimizer.param_groups[0]
@@ -306,6 +326,7 @@ class Gaps:
         vectors, count = stack.nets.params, len(stack.trainers)
         self._labeled, self._moment = torch.zeros_like(vectors), torch.zeros_like(vectors)
         self._weights = torch.zeros(2, count, dtype=torch.float64, device=vectors.device)
+        self._one = torch.ones_like(self._weights[0])
         for number, lga in enumerate(stack.lgas):
             averages = (lga.gap.labeled_gradient, lga.gap.fourth_moment)
             totals = (self._labeled, self._moment)
@@ -313,28 +334,21 @@ class Gaps:
                 stack.lend(average._buffers, "total", total[number, : stack.nets.length])
                 stack.lend(average._buffers, "weight", weight[number])
 
-    def update(self, nets: StackedMLP) -> Records:
-        """Take new gradients in; `nets.direction` becomes the gap in the metric."""
-        labeled, pull = nets.labeled_gradient, nets.unlabeled_gradient
-        self._labeled.lerp_(labeled, 1 - self.gap.labeled_gradient.decay)
-        rest = 1 - torch.tensor(
-            [self.gap.labeled_gradient.decay, self.gap.fourth_moment.decay], dtype=torch.float64
-        )
-        self._weights.lerp_(torch.ones_like(self._weights), rest.to(self._weights).unsqueeze(1))
-        first, fourth = self._weights.to(labeled.dtype).unsqueeze(2)
-        gap = (self._labeled / first).sub_(pull)
-        self._moment.lerp_(gap.square().square_(), 1 - self.gap.fourth_moment.decay)
+    def update(self, nets: StackedMLP) -> list[float]:
+        """Take new gradients in, and say how long each gap is.
+
+        `nets.direction` becomes the gap in the metric.
+        """
+        smoothed, moment = self.gap.labeled_gradient.decay, self.gap.fourth_moment.decay
+        self._labeled.lerp_(nets.labeled_gradient, 1 - smoothed)
+        self._weights[0].lerp_(self._one, 1 - smoothed)
+        self._weights[1].lerp_(self._one, 1 - moment)
+        first, fourth = self._weights.to(self._labeled.dtype).unsqueeze(2)  # each (trainings, 1)
+        gap = (self._labeled / first).sub_(nets.unlabeled_gradient)
+        self._moment.lerp_(gap.square().square_(), 1 - moment)
         scale = to_power(self._moment / fourth, self.gap.power)
-        torch.div(gap, self.gap.epsilon + scale, out=nets.direction)
-        vectors = list(zip(gap, labeled, pull, strict=True))
-        products = [
-            torch.dot(a, b) for v, g, u in vectors for a, b in ((v, v), (g, g), (u, u), (g, u))
-        ]
-        listed = torch.stack(products).tolist()
-        return [
-            {"lga/gap": math.sqrt(v), "lga/cosine": _cosine(gu, gg, uu)}
-            for v, gg, uu, gu in zip(*(listed[place::4] for place in range(4)), strict=True)
-        ]
+        torch.div(gap, scale.add_(self.gap.epsilon), out=nets.direction)
+        return torch.stack([torch.dot(each, each) for each in gap]).sqrt_().tolist()
 
 
 class Tables:
@@ -383,7 +397,7 @@ def _stack_key(trainer: Trainer) -> tuple[object, ...] | None:
         parameter.device,
         trainer.loss,
         trainer.learning_rate,
-        (group["betas"], group["eps"]),
+        (*group["betas"], group["eps"]),
         list(terms.weights.items()),
     )
     if terms.lga is None:
@@ -486,12 +500,6 @@ def _as_targets(labels: Tensor | None, like: Tensor) -> Tensor:
     if not labels.dtype.is_floating_point and labels.ndim == 2:
         return torch.eye(width, dtype=like.dtype, device=like.device)[labels.long().to(like.device)]
     return labels.to(like).reshape(*labels.shape[:2], width)
-
-
-def _cosine(product: float, first: float, second: float) -> float:
-    """Of two vectors, given their product and that of each with itself; 0 where one vanishes."""
-    length = math.sqrt(first) * math.sqrt(second)
-    return product / length if length else 0.0
 
 
 def _shares(part: Tensor, whole: Tensor) -> bool:
