@@ -25,3 +25,10 @@ def test_plain_methods_prints_a_row_for_each_set_and_method():
         ("wine", "logistic_regression"),
         ("diabetes", "ridge"),
     ]
+
+
+def test_stacked_prints_a_row_for_each_method():
+    command = [sys.executable, str(BENCHMARKS / "stacked.py"), "--rounds", "1", "--many", "2"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    names = [line.split()[0] for line in said.splitlines()[1:]]
+    assert names == ["supervised", "lga-evidence", "lga"]

@@ -42,7 +42,7 @@ from labelgrad.labels.table import LabelTable
 from labelgrad.objectives.lga import LGA
 from labelgrad.training.batches import Examples, TensorBatches
 from labelgrad.training.parallel import History, finish_all
-from labelgrad.training.recipe import Recipe, Run
+from labelgrad.training.recipe import Recipe, Run, side_by_side
 from labelgrad.training.trainer import Trainer
 
 FOLDS, ENOUGH = 4, 400  # folds, and as many labels that one of them is enough
@@ -123,14 +123,10 @@ class CrossValidation:
 
     def records(self) -> Iterator[Record]:
         """Train in rounds to the end; a record of each step, with its part and method."""
+        runs = {training.run: training for training in self.trainings}
         for target in range(self.round, self.plan.steps + self.round, self.round):
-            for training in self.trainings:
-                if training.step >= min(target, self.plan.steps):
-                    continue
-                for record in training.run:
-                    yield record | {"part": training.part, "method": training.method}
-                    if training.step >= min(target, self.plan.steps):
-                        break
+            for run, record in side_by_side(list(runs), target):
+                yield record | {"part": runs[run].part, "method": runs[run].method}
 
     @property
     def done(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,8 @@ from labelgrad.fitting.verdict import calibrate, judge
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import read
 from labelgrad.report.page import render
+from labelgrad.training.stacked import advance, stacks
+from labelgrad.training.trainer import Trainer
 
 WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
 FOR_STEPS = 0.85  # of a time budget; the rest is for evaluation and files
@@ -239,16 +241,26 @@ def affordable_steps(
     tried = CrossValidation(dataset, plan, model=model, device=device)
     longest, each = min(LONGEST, 60 * minutes / 20), 0.0
     for method in plan.methods:
-        trainer = tried.trainer(method)
-        for _ in range(WARM_UP):
-            trainer.step()
-        began, taken = time.perf_counter(), 0
-        while taken < MEASURED and (taken == 0 or time.perf_counter() - began < longest):
-            trainer.step()
-            taken += 1
-        each += (time.perf_counter() - began) / taken
+        trainers = [t.run.trainer for t in tried.trainings if t.method == method]
+        groups = [[trainers[place] for place in places] for places in stacks(trainers)]
+        alone = [group for group in groups if len(group) == 1]
+        each += sum(_seconds_a_step(group, longest) for group in groups if len(group) > 1)
+        if alone:  # one of them tells for all
+            each += len(alone) * _seconds_a_step(alone[-1], longest)
     side_by_side = 1 if workers == 1 else TOGETHER * workers
-    return max(1, int(FOR_STEPS * 60 * minutes * side_by_side / (each * (tried.folds + 1))))
+    return max(1, int(FOR_STEPS * 60 * minutes * side_by_side / each))
+
+
+def _seconds_a_step(trainers: Sequence[Trainer], longest: float) -> float:
+    """What a step of trainers that advance together takes."""
+    moves = advance(trainers, WARM_UP + MEASURED)
+    for _ in range(WARM_UP):
+        next(moves)
+    began, taken = time.perf_counter(), 0
+    while taken < MEASURED and (taken == 0 or time.perf_counter() - began < longest):
+        next(moves)
+        taken += 1
+    return (time.perf_counter() - began) / taken
 
 
 def check_folder(folder: Path | None, *, resume: bool) -> None:

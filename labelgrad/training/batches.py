@@ -173,7 +173,7 @@ class TensorBatches:
     ):
         self.examples = Examples(x, y, rows, transform)
         self.batch_size, self.seed = batch_size, seed
-        self._order = Shuffle(len(self.examples), batch_size, seed, 0 if y is None else 1)
+        self.order = Shuffle(len(self.examples), batch_size, seed, 0 if y is None else 1)
         _check_finite(x)
 
     def __len__(self) -> int:
@@ -184,7 +184,7 @@ class TensorBatches:
         return self.examples.labels
 
     def batch(self, step: int) -> Batch:
-        places = self._order.places(step)
+        places = self.order.places(step)
         return Batch(self.examples.take(places), self.examples.labels_at(places), places)
 
     def fingerprint(self) -> str:
@@ -225,7 +225,7 @@ class DatasetBatches:
         readable = _ByItem(data) if isinstance(data, Dataset) else data
         self.examples = Examples(readable, y, rows, transform)
         self.batch_size, self.seed, self.workers = batch_size, seed, workers
-        self._order = Shuffle(len(self.examples), batch_size, seed, 0 if y is None else 1)
+        self.order = Shuffle(len(self.examples), batch_size, seed, 0 if y is None else 1)
         self._fingerprint = fingerprint
         self._ahead = threading.local()  # each thread has a reader, and the step it gives next
 
@@ -237,7 +237,7 @@ class DatasetBatches:
         return self.examples.labels
 
     def batch(self, step: int) -> Batch:
-        places = self._order.places(step)
+        places = self.order.places(step)
         x = self._read_ahead(step) if self.workers else self.examples.take(places)
         if x.dtype.is_floating_point and not torch.isfinite(x).all():
             wrong = self.examples.rows_at(places)[~torch.isfinite(x.flatten(1)).all(1)][0]
@@ -259,7 +259,7 @@ class DatasetBatches:
         if getattr(self._ahead, "step", None) != step:
             loader = DataLoader(
                 _Batchwise(self.examples),
-                sampler=_PlacesFrom(self._order, step),
+                sampler=_PlacesFrom(self.order, step),
                 batch_size=None,
                 num_workers=self.workers,
                 generator=torch.Generator(),  # its own: PyTorch's would be drawn from

@@ -7,7 +7,7 @@ survives being killed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from labelgrad.training.batches import Batches, Examples
 from labelgrad.training.checkpoint import Checkpoints, Log, State, revision
 from labelgrad.training.errors import CheckpointError, TrainingDivergedError
 from labelgrad.training.evaluation import OURS, Metric, check_metrics, evaluate
+from labelgrad.training.stacked import advance, stacks
 from labelgrad.training.trainer import ADAM, Groups, MakeOptimizer, Trainer
 
 EvaluatedOn = Examples | tuple[Tensor, Tensor]
@@ -186,19 +187,7 @@ class Run:
         return self.log.records
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        if not self._begun:
-            self._begin()
-        started = time.perf_counter() - self.seconds
-        while self.trainer.index < self.steps:
-            record: dict[str, Any] = self._step()
-            self.seconds = time.perf_counter() - started
-            if self._due(self.evaluate_every):
-                record |= {"seconds": round(self.seconds, 3)} | self._evaluate()
-                self.log.append(record)
-            if self._due(self.checkpoint_every):
-                self._save()
-            if self.on_record is not None:
-                self.on_record(record)
+        for _, record in side_by_side([self], self.steps):
             yield record
 
     def finish(self) -> Run:
@@ -210,13 +199,21 @@ class Run:
     def _due(self, every: int) -> bool:
         return self.trainer.index % every == 0 or self.trainer.index == self.steps
 
-    def _step(self) -> dict[str, float]:
-        try:
-            return self.trainer.step()
-        except TrainingDivergedError as error:
-            files = self.checkpoints.files() if self.checkpoints else []
-            kept = f" The last good checkpoint is {files[-1]}." if files else ""
-            raise TrainingDivergedError(f"{error}{kept}") from None
+    def _after_step(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Evaluate and keep what is due after a step, and give its record."""
+        if self._due(self.evaluate_every):
+            record |= {"seconds": round(self.seconds, 3)} | self._evaluate()
+            self.log.append(record)
+        if self._due(self.checkpoint_every):
+            self._save()
+        if self.on_record is not None:
+            self.on_record(record)
+        return record
+
+    def _diverged(self, error: TrainingDivergedError) -> TrainingDivergedError:
+        files = self.checkpoints.files() if self.checkpoints else []
+        kept = f" The last good checkpoint is {files[-1]}." if files else ""
+        return TrainingDivergedError(f"{error}{kept}")
 
     def _evaluate(self) -> dict[str, float]:
         model = self.trainer.evaluated
@@ -258,6 +255,8 @@ class Run:
 
     def _begin(self) -> None:
         """Write down what the run is, and its state before the first step."""
+        if self._begun:
+            return
         self._begun = True
         if self.checkpoints is not None:
             self.log.begin({"settings": self.trainer.settings, **revision()})
@@ -275,6 +274,44 @@ class Run:
         if state.info["best"] is not None:
             self.best = State(state.part("best"), state.info["best"])
         return True
+
+
+def side_by_side(runs: Sequence[Run], until: int) -> Iterator[tuple[Run, dict[str, Any]]]:
+    """Take runs to a step, or to their ends; a record of each step with the run it is of.
+
+    Those of one kind advance together, kind after kind (see `labelgrad.training.stacked`).
+
+    >>> from labelgrad import MLP, Recipe, Supervised, TensorBatches
+    >>> batches = TensorBatches(torch.randn(30, 4), torch.arange(30) % 2, batch_size=10)
+    >>> recipe = Recipe(lambda: MLP(4, (8,), 2), Supervised, batches, steps=20)
+    >>> runs = [recipe.run() for _ in range(2)]
+    >>> [(runs.index(run), record["step"]) for run, record in side_by_side(runs, until=2)]
+    [(0, 1), (1, 1), (0, 2), (1, 2)]
+    """
+    unfinished = [run for run in runs if run.trainer.index < min(until, run.steps)]
+    for run in runs:
+        run._begin()
+    for places in stacks([run.trainer for run in unfinished]):
+        together = [unfinished[place] for place in places]
+        end = min(until, *(run.steps for run in together))
+        yield from _advance(together, end)
+
+
+def _advance(runs: Sequence[Run], end: int) -> Iterator[tuple[Run, dict[str, Any]]]:
+    """Take runs of one stack to a step."""
+    trainers, last = [run.trainer for run in runs], time.perf_counter()
+    steps = advance(trainers, end - trainers[0].index)
+    while trainers[0].index < end:
+        try:
+            records = next(steps)
+        except TrainingDivergedError as error:  # it happened to the first that was left behind
+            raise min(runs, key=lambda run: run.trainer.index)._diverged(error) from None
+        now = time.perf_counter()
+        for run in runs:
+            run.seconds += (now - last) / len(runs)
+        last = now
+        for run, record in zip(runs, records, strict=True):
+            yield run, run._after_step(record)
 
 
 def _known(name: str, examples: Examples) -> Tensor:
