@@ -34,6 +34,8 @@ _HOME = {
     "MLP": "labelgrad.models.mlp",
     "Objective": "labelgrad.objective",
     "PiModel": "labelgrad.objectives.pi_model",
+    "PooledClassifier": "labelgrad.estimators",
+    "PooledRegressor": "labelgrad.estimators",
     "PseudoLabel": "labelgrad.objectives.pseudo_label",
     "Recipe": "labelgrad.training.recipe",
     "Run": "labelgrad.training.recipe",
@@ -69,6 +71,8 @@ __all__ = [
     "MeanTeacher",
     "Objective",
     "PiModel",
+    "PooledClassifier",
+    "PooledRegressor",
     "PseudoLabel",
     "Recipe",
     "Run",
@@ -87,7 +91,12 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from labelgrad.estimators import LGAClassifier, LGARegressor
+    from labelgrad.estimators import (
+        LGAClassifier,
+        LGARegressor,
+        PooledClassifier,
+        PooledRegressor,
+    )
     from labelgrad.fitting.compare import compare
     from labelgrad.fitting.fit import fit
     from labelgrad.fitting.result import load

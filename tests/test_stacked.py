@@ -23,6 +23,7 @@ from labelgrad.labels.alignment import Gap
 from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.lazy_adam import LazyAdam
 from labelgrad.labels.sgd import SGD
+from labelgrad.objectives.distillation import Distillation
 from labelgrad.schedules import Drop, Ramp
 from labelgrad.training.errors import TrainingDivergedError
 from labelgrad.training.recipe import side_by_side
@@ -34,6 +35,7 @@ RULES = {
     "evidence": Evidence,
     "adam": lambda: LazyAdam(Ramp(20, 0.05)),
     "sgd": lambda: SGD(1e-3),
+    "taught": None,
 }
 
 
@@ -51,6 +53,11 @@ def trainer(rule="evidence", labels=15, *, values=False, dtype=torch.float32, st
     network = settings.pop("network", None) or MLP(7, (16, 12), width).to(dtype)
     lga = settings.pop("lga", {})
     objective = settings.pop("objective", Supervised())
+    if rule == "taught":
+        taught = torch.randn(ROWS, width, generator=torch.Generator().manual_seed(3), dtype=dtype)
+        objective = Ramp(10, 0.3) * Supervised() + Distillation(
+            taught if values else taught.softmax(-1), loss=loss
+        )
     if RULES[rule] is not None:
         table = LGA(ROWS, width, loss=loss, rule=RULES[rule](), dtype=dtype, **lga)
         objective = Ramp(10, 0.3) * Supervised() + table

@@ -60,7 +60,7 @@ def _pooled(rows: Rows, seed: int) -> list[Said]:
     import labelgrad
 
     kind = "Regressor" if rows.classes is None else "Classifier"
-    model = getattr(labelgrad, f"Pooled{kind}")(random_state=seed, predictor="pool")
+    model = getattr(labelgrad, f"Pooled{kind}")(random_state=seed, standardize=False)
     model.fit(rows.x, partly(rows))
     weights = getattr(model, "weights_", {})
     kept = {"weights": {witness: _rounded(weight) for witness, weight in weights.items()}}
@@ -68,7 +68,8 @@ def _pooled(rows: Rows, seed: int) -> list[Said]:
     if hasattr(model, "student_"):
         found.append(said_by("student", model.student_, rows, like=model))
     if hasattr(model, "without"):
-        found.append(said_by("pool-without-lga", model.without("lga"), rows, like=model))
+        lga = [name for name in model.weights_ if "lga" in name]
+        found.append(said_by("pool-without-lga", model.without(*lga), rows, like=model))
     return found
 
 
@@ -76,7 +77,9 @@ def _lga(rows: Rows, seed: int) -> list[Said]:
     from labelgrad.estimators import LGAClassifier, LGARegressor
 
     kind = LGARegressor if rows.classes is None else LGAClassifier
-    return [said_by("lga", kind(random_state=seed).fit(rows.x, partly(rows)), rows)]
+    return [
+        said_by("lga", kind(random_state=seed, standardize=False).fit(rows.x, partly(rows)), rows)
+    ]
 
 
 def _network(rows: Rows, seed: int) -> list[Said]:
@@ -84,7 +87,7 @@ def _network(rows: Rows, seed: int) -> list[Said]:
     from labelgrad.estimators import LGAClassifier, LGARegressor
 
     kind = LGARegressor if rows.classes is None else LGAClassifier
-    model = kind(random_state=seed).fit(rows.x[rows.given], rows.y[rows.given])
+    model = kind(random_state=seed, standardize=False).fit(rows.x[rows.given], rows.y[rows.given])
     test, others = (_says(model, x, rows) for x in _wanted(rows))
     return [Said("supervised-network", test, others)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from math import isnan
 from pathlib import Path
 from typing import Self
 
@@ -142,7 +143,7 @@ class Bars:
             task = self._rich.add_task(name, total=total, completed=done, note="")
             self._tasks[name] = task, Speed(done)
         task, speed = self._tasks[name]
-        note = f"loss {loss:.3f}  {speed.rate(done):.0f} steps/s"
+        note = "" if isnan(loss) else f"loss {loss:.3f}  {speed.rate(done):.0f} steps/s"
         self._rich.update(task, completed=done, note=note)
         if done >= total and self._many:
             self._rich.update(task, visible=False)
@@ -172,7 +173,11 @@ class Lines:
         if done < total and now - self._said.setdefault(name, now) < self._every:
             return
         self._said[name] = now
-        line = f"{name}: step {done} of {total}, loss {loss:.3f}, {speed.rate(done):.0f} steps/s"
+        line = f"{name}: {done} of {total}"
+        if not isnan(loss):
+            line = (
+                f"{name}: step {done} of {total}, loss {loss:.3f}, {speed.rate(done):.0f} steps/s"
+            )
         left = "done" if done >= total else f"{speed.left(done, total):.0f} s left"
         self._console.print(f"{line}, {left}", highlight=False)
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from labelgrad.cli.console import now_and_then, progress, say
 from labelgrad.fitting.fit import fit
+from labelgrad.fitting.report import confident
 from labelgrad.fitting.result import LABELS, REPORT, Result, Summary
 from labelgrad.fitting.verdict import shown_error
 from labelgrad.inputs.base import Dataset, join_few
@@ -83,16 +84,21 @@ def found_lines(data: Path, dataset: Dataset) -> list[str]:
 
 
 def result_lines(result: Result) -> list[str | Table]:
-    """The table of both methods, the verdict, the calibration, and what to look at."""
+    """The table of all who were judged, the verdict, the calibration, and what to look at."""
     summary = result.summary
-    lines: list[str | Table] = [_table(summary)] if summary.verdict.errors else []
+    lines: list[str | Table] = [_table(summary)] if summary.verdict.examples else []
     if summary.stopped:
         lines.append(f"Stopped at step {summary.step} of {summary.plan.steps}; --resume goes on.")
     lines.append(result.verdict)
+    if summary.verdict.pool_is_better:
+        lines.append(
+            "The pool's probabilities are better than the student's by more than noise; "
+            "--keep-pool keeps it beside the student."
+        )
     if summary.calibration is not None:
         found = summary.calibration
         lines.append(
-            f"Calibration error of the kept model: {found.before:.3f}, and {found.after:.3f} "
+            f"Calibration error of the student: {found.before:.3f}, and {found.after:.3f} "
             f"after temperature scaling (temperature {found.temperature:.2f})."
         )
     if result.labels:
@@ -101,20 +107,35 @@ def result_lines(result: Result) -> list[str | Table]:
             f"{LABELS} has a label for each of the {len(result.labels)} unlabeled examples; label "
             f"and prediction agree on {agree}."
         )
+        sure = confident(result.labels)
+        if sure is not None:
+            lines.append(sure.sentence)
     return lines
 
 
 def _table(summary: Summary) -> Table:
     verdict = summary.verdict
+    is_class = summary.task == "classification"
+    headings = ["error", "95 % interval", "loss", *(["calibration"] if is_class else []), "weight"]
     table = Table(
         "",
-        *(Column(name, justify="right") for name in ("error", "95 % interval", "loss")),
+        *(Column(name, justify="right", no_wrap=True) for name in headings),
         title=f"On {verdict.examples} held-out labels",
     )
-    for name, error in verdict.errors.items():
+    for row in verdict.rows:
+        kept = " (kept)" if row.kept else ""
+        said = [_number(row.loss), *([_number(row.calibration)] if is_class else [])]
+        weight = "" if row.weight is None else f"{row.weight:.2f}"
+        if row.error is None:
+            table.add_row(Text(row.name + kept), "–", "–", *said, weight)
+            continue
         value, low, high = (
-            shown_error(number, summary.task) for number in (error.value, error.low, error.high)
+            shown_error(number, summary.task)
+            for number in (row.error.value, row.error.low, row.error.high)
         )
-        kept = " (kept)" if name == verdict.kept else ""
-        table.add_row(Text(name + kept), value, f"{low} to {high}", f"{verdict.losses[name]:.3f}")
+        table.add_row(Text(row.name + kept), value, f"{low} to {high}", *said, weight)
     return table
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

@@ -39,7 +39,9 @@ from labelgrad.functional import mixed_seed
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.labels.table import LabelTable
+from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
+from labelgrad.step import Views
 from labelgrad.training.batches import Examples, TensorBatches
 from labelgrad.training.parallel import History, finish_all
 from labelgrad.training.recipe import Recipe, Run, side_by_side
@@ -167,10 +169,15 @@ class CrossValidation:
         """What networks and label tables say of values, in the labels' own units."""
         return values.double() * self.spread + self.mean
 
+    def held_out_rows(self) -> list[Tensor]:
+        """The rows of each fold, in the order of the trainings."""
+        first = self.methods[0]
+        return [t.held_out for t in self.trainings if t.part != ALL and t.method == first]
+
     def held_out(self) -> HeldOut:
         """What each method says about the labels that were held out of its training."""
         folds = [t for t in self.trainings if t.part != ALL]
-        rows = [t.held_out for t in folds if t.method == self.methods[0]]
+        rows = self.held_out_rows()
         outputs = {name: [torch.zeros(0, outputs_for(self.dataset))] for name in self.methods}
         for each in folds:
             mine = Examples(self.dataset.x, rows=each.held_out, transform=self.transform)
@@ -204,22 +211,40 @@ class CrossValidation:
         return sorted(points, key=lambda point: point.step)
 
     def _run(self, part: str, method: str, held_out: Tensor) -> Run:
+        return self.run_of(
+            f"{part}-{method}",
+            lambda: objective(method, self.plan, self.dataset),
+            held_out,
+            unlabeled=method != BASELINE,
+            views=views(method, self.plan, self.dataset),
+        )
+
+    def run_of(
+        self,
+        name: str,
+        make_objective: Callable[[], Objective],
+        held_out: Tensor,
+        *,
+        unlabeled: bool = True,
+        views: Views | None = None,
+    ) -> Run:
+        """A training of the plan's network by an objective, on all labels but those held out."""
         plan, rows = self.plan, self.labeled[~torch.isin(self.labeled, held_out)]
         recipe = Recipe(
             self._network(),
-            lambda: objective(method, plan, self.dataset),
+            make_objective,
             self._batches(rows, self.y),
-            None if method == BASELINE else self._batches(self.unlabeled, None),
+            self._batches(self.unlabeled, None) if unlabeled else None,
             steps=plan.steps,
             learning_rate=learning_rate(plan, self.dataset),
             loss=loss_for(self.dataset),
-            views=views(method, plan, self.dataset),
+            views=views,
             seed=plan.seed,
             device=self.device,
         )
         judged = Examples(self.dataset.x, self.y, held_out, self.transform)
         return recipe.run(
-            folder=None if self.folder is None else self.folder / f"{part}-{method}",
+            folder=None if self.folder is None else self.folder / name,
             examples={"held_out": judged} if len(held_out) else {},
             evaluate_every=self.round,
             checkpoint_every=self.round,

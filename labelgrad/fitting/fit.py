@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,25 +13,26 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
+from labelgrad.fitting.conclusion import finalize
 from labelgrad.fitting.corrections import CHECKPOINT, corrected, restart_if_corrected
 from labelgrad.fitting.corrections import FILE as CORRECTIONS
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress, Record, train_shares
-from labelgrad.fitting.labels import Imputed, examples_with_neighbours, imputed_labels
 from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_plan
-from labelgrad.fitting.predictor import Config, Predictor
-from labelgrad.fitting.report import report_data
-from labelgrad.fitting.result import Counts, Result, Summary
-from labelgrad.fitting.verdict import calibrate, judge
-from labelgrad.inputs.base import Dataset
+from labelgrad.fitting.pooling import NETWORK
+from labelgrad.fitting.result import Result
+from labelgrad.fitting.verdict import POOL, STUDENT
+from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.inputs.kinds import read
-from labelgrad.report.page import render
 from labelgrad.training.stacked import advance, stacks
 from labelgrad.training.trainer import Trainer
+from labelgrad.witnesses.base import Witness
+from labelgrad.witnesses.models import given
+from labelgrad.witnesses.named import witnesses_named
+from labelgrad.witnesses.opinions import read_opinions
 
 WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
 FOR_STEPS = 0.85  # of a time budget; the rest is for evaluation and files
@@ -53,6 +54,10 @@ def fit(
     time_budget: float | None = None,
     seed: int | None = None,
     mirror: bool | None = None,
+    witnesses: str | Sequence[str] | None = None,
+    estimators: Mapping[str, Any] | None = None,
+    opinions: str | Path | None = None,
+    shares: Mapping[str, float] | None = None,
     device: str = "cpu",
     workers: int = 1,
     out: str | Path | None = None,
@@ -61,7 +66,7 @@ def fit(
     on_progress: OnProgress | None = None,
     on_record: Callable[[Record], None] | None = None,
 ) -> Result:
-    """Train on data with few labels, beside a supervised baseline, and keep the better model.
+    """Hear every witness on data with few labels, pool them, and keep a network they teach.
 
     `data` is a folder of pictures, a table, an .npz file (how they are read, and what `labels`,
     `target`, `task`, `size` and `strict` are, says `labelgrad.inputs.kinds.read`), a `Dataset`, or
@@ -69,7 +74,14 @@ def fit(
 
     `method` is a sum such as "lga+vat", `model` a name such as "wrn-10-1" or a network of your
     own, `time_budget` is in minutes and finds the `steps`. `mirror` says that pictures mean the
-    same left to right. The trainings go in as many processes as there are `workers`; a script that
+    same left to right.
+
+    `witnesses` are the names of those that are heard beside the networks, such as "linear,
+    neighbours", and "" is none; `estimators` are classifiers or regressors of scikit-learn's kind
+    by names of your own, `opinions` a CSV file of what others say (`witnesses.opinions`). `shares`
+    are how often each class occurs among all rows, where the labels do not show it.
+
+    The trainings go in as many processes as there are `workers`; a script that
     asks for more than one does so below `if __name__ == "__main__":`.
 
     With `out` everything is kept in a new folder, and `resume` goes on there; after corrections it
@@ -108,8 +120,10 @@ def fit(
         dataset = corrected(given, folder)
     if on_data is not None:
         on_data(dataset)
-    with _one_thread_each(workers):
+    with one_thread(workers > 1 or dataset.x.ndim == 2):
         asked: dict[str, Any] = {"method": method, "steps": steps, "seed": seed, "mirror": mirror}
+        if witnesses is not None:
+            asked["witnesses"] = ",".join([witnesses] if isinstance(witnesses, str) else witnesses)
         if folder is not None and (folder / FILE).exists():
             plan = load_plan(folder, given, network=model if own is None else OWN, **asked)
             plan = restart_if_corrected(folder, plan, given)
@@ -120,10 +134,55 @@ def fit(
                 plan = replace(plan, steps=found)
             if folder is not None:
                 save_plan(folder, plan, given)
+        heard = all_witnesses(dataset, plan, estimators, opinions)
+        wanted = checked_shares(dataset, shares)
         place = None if folder is None else folder / CHECKPOINT
         trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
         name = str(data) if isinstance(data, str | Path) else dataset.kind
-        return finalize(trained, name=name, folder=folder)
+        return finalize(
+            trained, heard, name=name, folder=folder, shares=wanted, on_progress=on_progress
+        )
+
+
+def all_witnesses(
+    dataset: Dataset,
+    plan: Plan,
+    estimators: Mapping[str, Any] | None,
+    opinions: str | Path | None,
+) -> list[Witness]:
+    """The plan's witnesses, models of one's own, and those that speak in a file."""
+    found = witnesses_named([name for name in plan.witnesses.split(",") if name])
+    found += [given(model, name) for name, model in (estimators or {}).items()]
+    if opinions is not None:
+        known = dataset.y[dataset.labeled].double()
+        is_value = dataset.task == "regression"
+        mean, spread = (float(known.mean()), float(known.std(correction=0))) if is_value else (0, 1)
+        found += read_opinions(
+            opinions, dataset.names, dataset.classes, mean=mean, spread=spread or 1.0
+        )
+    names = [witness.name for witness in found]
+    taken = [POOL, STUDENT, *(NETWORK + method for method in plan.methods)]
+    doubled = {name for name in names if names.count(name) > 1 or name in taken}
+    if doubled:
+        raise ValueError(
+            f"Every witness needs a name of its own, got {join_few(sorted(doubled))} twice; rename "
+            f"the model or the column."
+        )
+    return found
+
+
+def checked_shares(dataset: Dataset, shares: Mapping[str, float] | None) -> Sequence[float] | None:
+    """The classes' shares among all rows, in the order of the classes."""
+    if shares is None:
+        return None
+    if dataset.task == "regression":
+        raise ValueError("`shares` are of classes, and the data have values; leave them out.")
+    if set(shares) != set(dataset.classes) or not all(share > 0 for share in shares.values()):
+        raise ValueError(
+            f"`shares` needs a number above 0 for each of the classes {join_few(dataset.classes)}, "
+            f"got {dict(shares)}."
+        )
+    return [shares[name] for name in dataset.classes]
 
 
 def train(
@@ -153,77 +212,6 @@ def train(
             if stopped():
                 break
     return trained
-
-
-def finalize(trained: CrossValidation, *, name: str, folder: Path | None) -> Result:
-    """Judge by the held-out labels, calibrate, label what has no label, and keep it all."""
-    if trained.step == 0:
-        raise KeyboardInterrupt  # stopped before every training had begun: there is no model yet
-    dataset, plan, held_out = trained.dataset, trained.plan, trained.held_out()
-    is_value = dataset.task == "regression"
-    wrong, losses = held_out.mistakes()
-    verdict = judge(plan.method, dataset.task, wrong, losses, seed=plan.seed)
-    kept, judged = verdict.kept, verdict.examples > 0
-    calibration = None
-    if judged and not is_value:
-        calibration = calibrate(held_out.outputs[kept], held_out.y)
-    config = Config(
-        dataset.kind,
-        dataset.task,
-        dataset.classes,
-        plan.network,
-        tuple(dataset.x.shape[1:]),
-        trained.transform.factor,
-        trained.transform.shift,
-        dataset.preprocessing,
-        kept,
-        trained.step,
-        1.0 if calibration is None else calibration.temperature,
-        trained.mean,
-        trained.spread,
-        float(np.quantile(np.sqrt(wrong[kept]), 0.9)) if judged and is_value else None,
-    )
-    predictor = Predictor(trained.trainer(kept).evaluated.cpu().eval(), config)
-    outputs = predictor(dataset.x)  # all at once, as `predict` would do it
-    imputed = _imputed(trained, kept, outputs)
-    typical_error = verdict.errors[kept].value if judged else trained.spread
-    labels = imputed_labels(dataset, imputed, typical_error)
-    summary = Summary(
-        data=name,
-        kind=dataset.kind,
-        task=dataset.task,
-        counts=Counts(**dataset.summary),
-        skipped=dataset.skipped,
-        notes=dataset.notes,
-        plan=plan,
-        folds=trained.folds,
-        step=trained.step,
-        seconds=round(trained.seconds, 1),
-        stopped=trained.step < plan.steps,
-        verdict=verdict,
-        calibration=calibration,
-        curves=trained.curves(),
-    )
-    arrays = {"rows": held_out.rows.numpy(), "y": dataset.y[held_out.rows].numpy()}
-    for method, found in held_out.outputs.items():
-        arrays[method] = (trained.in_units(found) if is_value else found).numpy()
-    page = render(report_data(dataset, summary, arrays, labels, imputed))
-    examples = examples_with_neighbours(dataset, imputed, outputs, typical_error, seed=plan.seed)
-    result = Result(predictor, summary, labels, arrays, page, folder, examples)
-    if folder is not None:
-        result.save(folder)
-    return result
-
-
-def _imputed(trained: CrossValidation, kept: str, outputs: torch.Tensor) -> Imputed:
-    """The labels that training settled on, beside the kept model's."""
-    said, table = outputs[trained.unlabeled], trained.label_table(kept)
-    if table is None:
-        return Imputed(said, said, [None] * len(said))
-    labels = table.labels().double()
-    if trained.dataset.task == "regression":
-        labels = trained.in_units(labels[:, 0])
-    return Imputed(labels, said, table.visits().tolist())
 
 
 def affordable_steps(
@@ -310,10 +298,10 @@ def stopping() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def _one_thread_each(workers: int) -> Iterator[None]:
-    """Processes share the cores, and so this one does not take them all while it measures."""
+def one_thread(alone: bool) -> Iterator[None]:
+    """Where processes share the cores, or products are too small for threads, one is enough."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1 if workers > 1 else threads)
+    torch.set_num_threads(1 if alone else threads)
     try:
         yield
     finally:

@@ -26,12 +26,14 @@ from labelgrad.models.wide_resnet import WideResNet
 from labelgrad.objective import Objective
 from labelgrad.schedules import Drop, Schedule
 from labelgrad.step import Views
+from labelgrad.witnesses.named import usual_witnesses, witness_names
 
 METHOD = "lga-evidence"  # where none is asked for
 REGRESSION_STEPS, STEPS_A_LABEL = (300, 5000), 5  # at least and at most, and between
+RATE_OF_VALUES = 2e-4  # of rows of a table; pictures have theirs
 DROP_AT = 0.8  # of the steps, where the learning rate of pictures falls
 BATCH = 50  # labeled, and again as many unlabeled
-FILE, VERSION = "plan.json", 2
+FILE, VERSION = "plan.json", 3
 OWN = "own"  # the name of a network that a person brings
 NETWORKS = "mlp, mlp-WIDTH-WIDTH…, or wrn-DEPTH-WIDTH such as wrn-10-1 and wrn-16-2"
 HIDDEN = (128, 128)  # of "mlp"
@@ -53,6 +55,7 @@ class Plan:
     learning_rate: float = 1e-3
     seed: int = 0
     mirror: bool = False
+    witnesses: str = ""  # beside the networks, by their names
 
     def __post_init__(self) -> None:
         parts(self.method)
@@ -75,6 +78,7 @@ def make_plan(
     steps: int | None = None,
     seed: int | None = None,
     mirror: bool | None = None,
+    witnesses: str | None = None,
 ) -> Plan:
     """What was asked for, and what is usual for such data in place of what was not."""
     shape = tuple(dataset.x.shape[1:])
@@ -86,9 +90,12 @@ def make_plan(
         usable_method(dataset, method or METHOD),
         name,
         usual_steps(dataset) if steps is None else steps,
-        usual.learning_rate,
+        rate_for(loss_for(dataset), usual.learning_rate)
+        if has_columns(dataset)
+        else usual.learning_rate,
         seed or 0,
         bool(mirror),
+        ",".join(usual_witnesses(dataset.task)) if witnesses is None else witness_names(witnesses),
     )
 
 
@@ -121,6 +128,15 @@ def network(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
+def rate_for(loss: Loss, for_classes: float = TABLE.learning_rate) -> float:
+    """The learning rate where nobody says; of rows of a table, if nothing else is said.
+
+    >>> rate_for(CrossEntropy()), rate_for(SquaredError())
+    (0.001, 0.0002)
+    """
+    return for_classes if isinstance(loss, CrossEntropy) else RATE_OF_VALUES
+
+
 def usual_steps(dataset: Dataset) -> int:
     """How long to train where nobody says."""
     defaults = kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:]))
@@ -131,7 +147,7 @@ def steps_for(loss: Loss, labels: int, for_classes: int = TABLE.steps) -> int:
     """How long to train on so many labels; of rows of a table, if nothing else is said.
 
     >>> steps_for(CrossEntropy(), 50), steps_for(SquaredError(), 100)
-    (5000, 500)
+    (2000, 500)
     """
     if isinstance(loss, CrossEntropy):
         return for_classes
@@ -187,7 +203,7 @@ def learning_rate(plan: Plan, dataset: Dataset) -> float | Schedule:
 
 def has_columns(dataset: Dataset) -> bool:
     """Whether its examples are rows of a table, trained on as `LGAClassifier` does."""
-    return bool(kind_named(dataset.kind).columns(dataset.preprocessing))
+    return dataset.x.ndim == 2
 
 
 def save_plan(

@@ -13,20 +13,22 @@ from numpy.typing import NDArray
 
 from labelgrad.fitting.cross_validation import CurvePoint
 from labelgrad.fitting.labels import Imputed, ImputedLabel, shown
-from labelgrad.fitting.result import Summary
+from labelgrad.fitting.result import SAID_BY, Summary
 from labelgrad.fitting.verdict import BASELINE, LEVEL, Verdict, calibrated
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.report.data import (
     Calibration,
+    Confident,
     Curve,
     Example,
     Gradients,
-    Judged,
     ReportData,
     Result,
 )
 from labelgrad.training.evaluation import reliability
+
+SURE = 0.9  # what a label must claim to be counted among the sure ones
 
 
 class Rows(NamedTuple):
@@ -74,6 +76,7 @@ def report_data(
         skipped=summary.skipped,
         notes=summary.notes,
         result=_result(verdict),
+        confident=confident(labels),
         curves=_curves(summary.curves),
         gradients=_gradients(summary.curves),
         columns=kind.columns(dataset.preprocessing),
@@ -87,32 +90,37 @@ def report_data(
 def _division(examples: int, folds: int) -> str:
     if not examples:
         return "No label could be held out."
-    judged = f"{examples} labels judge both methods"
+    judged = f"{examples} labels judge all of them"
     return f"{judged}, each held out of one of {folds} trainings." if folds > 1 else f"{judged}."
 
 
 def _result(verdict: Verdict) -> Result | None:
-    if verdict.difference is None:
+    if not verdict.examples:
         return None
-    rows = [
-        Judged(
-            name,
-            "labels" if name == BASELINE else "unlabeled",
-            error,
-            verdict.losses[name],
-            kept=name == verdict.kept,
-        )
-        for name, error in verdict.errors.items()
-    ]
     return Result(
         "error" if verdict.task == "classification" else "root mean squared error",
-        rows,
+        verdict.rows,
         verdict.sentence,
         f"The intervals are of {100 * LEVEL:.0f} %, over the held-out labels. What another seed "
         f"would change is not in them.",
-        BASELINE,
+        verdict.beside or "",
         verdict.difference,
     )
+
+
+def confident(labels: Sequence[ImputedLabel], threshold: float = SURE) -> Confident | None:
+    """How many imputed labels claim more than the threshold, and how many of them are right.
+
+    >>> rows = [ImputedLabel(str(p), "a", p, "a", p, True, 0.1, 1) for p in (0.95, 0.97, 0.5)]
+    >>> found = confident(rows)
+    >>> found.labels, round(found.expected, 2), found.unlabeled
+    (2, 1.92, 3)
+    """
+    known = [row.label_probability for row in labels if row.label_probability is not None]
+    if not known:
+        return None
+    above = [probability for probability in known if probability > threshold]
+    return Confident(threshold, len(above), sum(above), len(known))
 
 
 def _curves(points: Sequence[CurvePoint]) -> list[Curve]:
@@ -143,20 +151,22 @@ def _on_held_out(
     summary: Summary, held_out: dict[str, NDArray[Any]], classes: int
 ) -> dict[str, Any]:
     """How the kept model did on labels it had not seen."""
-    y, outputs = held_out["y"], held_out[summary.verdict.kept]
+    y, outputs = held_out["y"], held_out[SAID_BY + summary.verdict.judged]
     if not len(y):
         return {}
-    if summary.calibration is None:
+    if summary.task == "regression":
         return {"truth": y.tolist(), "predicted": outputs[:, 0].tolist()}
     logits, labels = torch.from_numpy(outputs), torch.from_numpy(y)
     confusion = np.zeros((classes, classes), dtype=int)
     np.add.at(confusion, (y, outputs.argmax(1)), 1)
-    calibration = Calibration(
-        reliability(logits.double().softmax(-1), y),
-        reliability(calibrated(logits, labels), y),
-        summary.calibration.temperature,
-    )
-    return {"confusion": confusion.tolist(), "calibration": calibration}
+    found: dict[str, Any] = {"confusion": confusion.tolist()}
+    if summary.calibration is not None:
+        found["calibration"] = Calibration(
+            reliability(logits.double().softmax(-1), y),
+            reliability(calibrated(logits, labels), y),
+            summary.calibration.temperature,
+        )
+    return found
 
 
 def _example(dataset: Dataset, place: int, row: ImputedLabel) -> Example:

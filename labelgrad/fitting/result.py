@@ -26,13 +26,15 @@ from labelgrad.fitting.labels import (
     read_labels,
 )
 from labelgrad.fitting.plan import Plan
+from labelgrad.fitting.pooling import Pooled
 from labelgrad.fitting.predictor import FORMAT, Predictions, Predictor, load_predictor
 from labelgrad.fitting.verdict import Calibration, Verdict, shown_error
 from labelgrad.inputs.kinds import prepare
-from labelgrad.report.data import Estimate
+from labelgrad.report.data import Estimate, Judged
 
 SUMMARY, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
 REPORT, EXAMPLES = "report.html", "examples.csv"
+SAID_BY = "said by "  # before the name, of what somebody said about held-out labels
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,7 @@ class Summary:
         del found["version"]
         if not self.counts.classes:
             del found["counts"]["classes"]
-        errors = {k: [e.value, e.low, e.high] for k, e in self.verdict.errors.items()}
-        found["verdict"] |= {"errors": errors, "sentence": self.verdict.sentence}
+        found["verdict"] |= {"sentence": self.verdict.sentence}
         found["curves"] = [point_to_json(point) for point in self.curves]
         return found
 
@@ -80,7 +81,10 @@ class Summary:
     def from_json(cls, found: dict[str, Any]) -> Summary:
         """The summary that `to_json` made these values of."""
         judged = {k: v for k, v in found["verdict"].items() if k != "sentence"}
-        judged["errors"] = {name: Estimate(*e) for name, e in judged["errors"].items()}
+        judged["rows"] = [
+            Judged(**row | {"error": None if row["error"] is None else Estimate(**row["error"])})
+            for row in judged["rows"]
+        ]
         if judged["difference"] is not None:
             judged["difference"] = Estimate(**judged["difference"])
         own = {k: v for k, v in found.items() if k not in ("format", "labelgrad")}
@@ -112,6 +116,7 @@ class Result:
     page: str  # the report
     folder: Path | None = None
     examples: list[Example] = field(default_factory=list)
+    pooled: Pooled | None = None  # the witnesses themselves; a loaded run has them no more
 
     def predict(self, data: str | Path | ArrayLike, *, strict: bool = False) -> Predictions:
         """Predictions for new data of the kind the model was trained on: a path, or an array."""
@@ -148,12 +153,14 @@ class Result:
     def _repr_html_(self) -> str:
         """A small table for notebooks."""
         rows = ""
-        for name, error in self.summary.verdict.errors.items():
+        for row in self.summary.verdict.rows:
+            if row.error is None:
+                continue
             value, low, high = (
                 shown_error(number, self.summary.task)
-                for number in (error.value, error.low, error.high)
+                for number in (row.error.value, row.error.low, row.error.high)
             )
-            rows += f"<tr><td>{escape(name)}</td><td>{value}</td><td>{low} to {high}</td></tr>"
+            rows += f"<tr><td>{escape(row.name)}</td><td>{value}</td><td>{low} to {high}</td></tr>"
         head = "<tr><th></th><th>held-out error</th><th>95 % interval</th></tr>"
         return f"<p>{escape(self.verdict)}</p><table>{head}{rows}</table>"
 

@@ -1,11 +1,12 @@
-"""What held-out labels say: whether the unlabeled examples helped, and how sure a model may be.
+"""What held-out labels say: who knows most, whether the unlabeled examples helped, and how sure.
 
-Two methods are judged by the same labels, with how sure that is. One number then makes the
-probabilities of the kept one honest: temperature scaling (Guo et al., 2017).
+Witnesses, pool and student are judged by the same labels, with how sure that is. One number then
+makes the probabilities of the kept model honest: temperature scaling (Guo et al., 2017).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelgrad.report.data import Estimate
+from labelgrad.report.data import ROLES, Estimate, Judged
 from labelgrad.training.evaluation import calibration_error
 
 BASELINE = "supervised"
+LABELS, UNLABELED, POOL, STUDENT = ROLES
 RESAMPLES, LEVEL = 2000, 0.95
 COLDEST, HOTTEST = 0.05, 20.0  # temperatures
 PARTS = 5  # of the held-out labels, each judged by a temperature that the others gave
@@ -55,47 +57,63 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A method beside the baseline; `difference` is baseline − method, so above 0 it is better."""
+    """All who were judged; `difference` is the error of the best by labels alone − the pool's."""
 
-    method: str
     task: str
-    examples: int  # held out
-    errors: dict[str, Estimate]
-    losses: dict[str, float]
-    difference: Estimate | None
-    kept: str
+    examples: int  # hidden in turn
+    rows: Sequence[Judged]
+    kept: str  # by its name
+    beside: str | None = None  # the best that saw labels alone
+    difference: Estimate | None = None
+
+    def row(self, name: str) -> Judged:
+        """One of the rows.
+
+        >>> rows = [Judged("pool", "pool", None, None)]
+        >>> Verdict("classification", 0, rows, kept="pool").row("pool").role
+        'pool'
+        """
+        return next(row for row in self.rows if row.name == name)
+
+    @property
+    def judged(self) -> str:
+        """Whose numbers tell what the kept model is worth: its own, or its teacher's."""
+        return self.kept if self.row(self.kept).error is not None else POOL
 
     @property
     def sentence(self) -> str:
         """What came of it, in one plain sentence."""
         if self.examples == 0:
-            return (
-                f"No label could be held out, so nothing was compared; the {self.kept} model is "
-                f"kept."
-            )
-        errors = {name: shown_error(error.value, self.task) for name, error in self.errors.items()}
-        if self.difference is None:
-            return (
-                f"The supervised model alone was trained: error {errors[self.kept]} on "
-                f"{self.examples} held-out labels."
-            )
-        judged = (
-            f"error {errors[self.method]} beside {errors[BASELINE]} of the supervised baseline on "
-            f"{self.examples} held-out labels"
+            return f"No label could be held out, so nothing was compared; the {self.kept} is kept."
+        pool = self.row(POOL).error
+        if pool is None or self.beside is None or self.difference is None:
+            return f"The {self.kept} is kept, judged by {self.examples} held-out labels."
+        best = self.row(self.beside).error
+        assert best is not None, "only rows that were judged are compared with"
+        mine, theirs = shown_error(pool.value, self.task), shown_error(best.value, self.task)
+        what = (
+            f"error {mine} of the pool beside {theirs} of the best that saw labels alone "
+            f"({self.beside}), on {self.examples} held-out labels"
         )
-        if self.errors[self.method].value == self.errors[BASELINE].value:
-            return (
-                f"The unlabeled data made no difference ({judged}); the {self.kept} model is kept "
-                f"for its smaller loss."
-            )
-        if self.kept == BASELINE:
-            return f"The unlabeled data did not help ({judged}); the supervised model is kept."
+        end = f"the {self.kept} is kept"
+        if not any(row.role == UNLABELED for row in self.rows):
+            return f"There was no unlabeled data to learn from: {what}; {end}."
         if self.difference.low > 0:
-            return f"The unlabeled data helped: {judged}; the {self.method} model is kept."
-        return (
-            f"The unlabeled data may have helped, or it is chance: {judged}; the {self.method} "
-            f"model is kept."
-        )
+            return f"The unlabeled data helped: {what}; {end}."
+        if self.difference.value > 0:
+            return f"The unlabeled data may have helped, or it is chance: {what}; {end}."
+        if self.difference.high < 0:
+            return f"The unlabeled data did harm: {what}; {end}."
+        return f"The unlabeled data made no difference that shows: {what}; {end}."
+
+    @property
+    def pool_is_better(self) -> bool:
+        """Whether the student has the larger loss, by more than a tenth, where it was judged."""
+        student = [row for row in self.rows if row.role == STUDENT and row.loss is not None]
+        pool = self.row(POOL).loss if any(row.role == POOL for row in self.rows) else None
+        if not student or pool is None or self.task != "classification":
+            return False
+        return (student[0].loss or 0.0) > 1.1 * pool + 0.01
 
 
 def shown_error(error: float, task: str) -> str:
@@ -107,50 +125,84 @@ def shown_error(error: float, task: str) -> str:
     return f"{100 * error:.1f} %" if task == "classification" else f"{error:.4g}"
 
 
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What one that is judged said about each hidden label: outputs as networks give them."""
+
+    name: str
+    role: str
+    outputs: Tensor | None  # (labels, classes) logits, or (labels, 1) values; None: not judged
+    weight: float | None = None
+
+
 def judge(
-    method: str,
     task: str,
-    wrong: dict[str, Numbers],
-    losses: dict[str, Numbers],
+    y: Tensor,
+    answers: Sequence[Answers],
     *,
-    seed: int,
+    kept: str,
+    importance: Numbers | None = None,
+    spread: float = 1.0,
+    seed: int = 0,
 ) -> Verdict:
-    """Compare by each held-out example's 0 or 1, or its squared distance, paired.
+    """Compare all by each hidden label's 0 or 1, or its squared distance, paired.
 
     The intervals are of 95 %: of a part that is wrong by Wilson's score, which does not call it
-    certain where nothing is wrong, of all else by bootstrap over the held-out examples. They do not
-    know how much another seed would change. The method is kept unless its error is the larger one;
-    where the errors are the same, the smaller loss decides.
+    certain where nothing is wrong, of all else by bootstrap over the hidden labels. They do not
+    know how much another seed would change. `importance` says how much each label counts where
+    labels have other shares of the classes than all rows have. The pool is compared with the best
+    of those that saw labels alone, the best in hindsight.
 
-    >>> wrong = {"supervised": np.array([1.0, 1, 1, 0]), "lga": np.array([0.0, 0, 1, 0])}
-    >>> verdict = judge("lga", "classification", wrong, wrong, seed=0)
-    >>> verdict.kept, verdict.difference.value
-    ('lga', 0.5)
+    >>> y, sure = torch.tensor([0, 1, 1, 0]), torch.tensor([[2.0, 0.0]])
+    >>> linear = Answers("linear", "labels", sure.repeat(4, 1))
+    >>> pool = Answers("pool", "pool", 4.0 * torch.nn.functional.one_hot(y))
+    >>> verdict = judge("classification", y, [linear, pool], kept="pool")
+    >>> verdict.beside, verdict.difference.value
+    ('linear', 0.5)
     """
-    count = len(wrong[method])
-    if count == 0:
-        return Verdict(method, task, 0, {}, {}, None, method)
+    heard = [each for each in answers if each.outputs is not None]
+    if not len(y) or not heard:
+        rows = [_not_judged(each, kept) for each in answers]
+        return Verdict(task, 0, rows, kept)
+    counts = np.ones(len(y)) if importance is None else importance
+    outputs = {each.name: each.outputs for each in heard if each.outputs is not None}
+    wrong, losses = HeldOut(torch.arange(len(y)), y, outputs, task, spread).mistakes()
     generator = np.random.default_rng(seed)
-    resamples = [generator.integers(count, size=count) for _ in range(RESAMPLES)]
+    resamples = [generator.integers(len(y), size=len(y)) for _ in range(RESAMPLES)]
     drawn = {
-        name: np.array([_error(mine[rows], task) for rows in resamples])
+        name: np.array([_error(mine[rows], counts[rows], task) for rows in resamples])
         for name, mine in wrong.items()
     }
-    errors = {name: _interval(_error(mine, task), drawn[name]) for name, mine in wrong.items()}
-    if task == "classification":
-        errors = {name: _wilson(mine) for name, mine in wrong.items()}
-    means = {name: float(mine.mean()) for name, mine in losses.items()}
-    rank = {name: (errors[name].value, means[name], name == BASELINE) for name in wrong}
-    difference = None
-    if method != BASELINE:
-        value = errors[BASELINE].value - errors[method].value
-        difference = _interval(value, drawn[BASELINE] - drawn[method])
-    kept = min(rank, key=rank.__getitem__)
-    return Verdict(method, task, count, errors, means, difference, kept)
+
+    def judged(each: Answers) -> Judged:
+        if each.name not in wrong:
+            return _not_judged(each, kept)
+        mine = wrong[each.name]
+        even = task == "classification" and np.ptp(counts) == 0
+        error = _wilson(mine) if even else _interval(_error(mine, counts, task), drawn[each.name])
+        loss = float(np.average(losses[each.name], weights=counts))
+        sure = None
+        if task == "classification":
+            sure = calibration_error(outputs[each.name].double().softmax(-1), y)
+        return Judged(each.name, each.role, error, loss, sure, each.weight, each.name == kept)
+
+    rows = [judged(each) for each in answers]
+    beside, difference = None, None
+    alone = [row for row in rows if row.role == LABELS and row.error is not None]
+    if alone and POOL in wrong:
+        best = min(alone, key=lambda row: (row.error.value if row.error else 0.0, row.loss or 0.0))
+        beside = best.name
+        value = _error(wrong[beside], counts, task) - _error(wrong[POOL], counts, task)
+        difference = _interval(value, drawn[beside] - drawn[POOL])
+    return Verdict(task, len(y), rows, kept, beside, difference)
 
 
-def _error(wrong: Numbers, task: str) -> float:
-    mean = float(wrong.mean())
+def _not_judged(each: Answers, kept: str) -> Judged:
+    return Judged(each.name, each.role, None, None, None, each.weight, each.name == kept)
+
+
+def _error(wrong: Numbers, counts: Numbers, task: str) -> float:
+    mean = float(np.average(wrong, weights=counts))
     return mean if task == "classification" else mean**0.5
 
 

@@ -33,7 +33,7 @@ from labelgrad.nearest import did_you_mean
 from labelgrad.step import Views
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
-DEFAULTS = Defaults("mlp", steps=5000, learning_rate=2e-4, vat_radius=0.3)
+DEFAULTS = Defaults("mlp", steps=2000, learning_rate=1e-3, vat_radius=0.3)
 USUAL_TARGETS = ("label", "target", "class", "y")
 
 

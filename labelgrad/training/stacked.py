@@ -2,9 +2,9 @@
 
 A `Trainer` takes any model and any objective, and of a step of a small perceptron most is the price
 of that. For the plainest trainings, a perceptron (`MLP`) by Adam on the true labels, alone or with
-LGA, the step is written out here for any number of them at once. The numbers are those of the
-trainer but for rounding, and a training's own numbers do not depend on which others stand beside
-it, to the last bit: a run may go on in another company, or alone.
+LGA or a teacher's labels, the step is written out here for any number of them at once. The numbers
+are those of the trainer but for rounding, and a training's own numbers do not depend on which
+others stand beside it, to the last bit: a run may go on in another company, or alone.
 
 While a `Stack` stands, the tensors of its trainers (weights, moments, averages, label tables) are
 parts of its own. So whoever looks at a trainer between two steps, to evaluate it or to keep a
@@ -31,6 +31,7 @@ from labelgrad.losses import CrossEntropy, SquaredError
 from labelgrad.models.mlp import MLP
 from labelgrad.models.stacked_mlp import StackedMLP
 from labelgrad.objective import Objective, Scaled, Sum
+from labelgrad.objectives.distillation import Distillation
 from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.schedules import Schedule, value_at
@@ -44,10 +45,20 @@ AHEAD, HELD = 64, 2**20  # steps whose batches are drawn at once, and the most n
 
 @dataclass(frozen=True)
 class Terms:
-    """The weights of the one or two terms, by their names in records, and LGA where it is one."""
+    """The weights of the one or two terms, by their names in records, and the second of them."""
 
     weights: dict[str, float | Schedule]
-    lga: LGA | None
+    second: LGA | Distillation | None
+
+    @property
+    def lga(self) -> LGA | None:
+        """The second term where it is LGA."""
+        return self.second if isinstance(self.second, LGA) else None
+
+    @property
+    def second_name(self) -> str:
+        """What the second term is called in records."""
+        return next(name for name in self.weights if name != "supervised")
 
 
 class Measured(NamedTuple):
@@ -62,8 +73,9 @@ class Measured(NamedTuple):
     def finite(self, weights: Mapping[str, float]) -> bool:
         """Whether the weighted terms are, and their gradients are far from too long."""
         total = sum(self._values(weights).values())
-        parts = {"supervised": self.labeled_square, "lga": self.unlabeled_square}
-        length = sum(abs(weight) * math.sqrt(parts[name]) for name, weight in weights.items())
+        squares = dict.fromkeys(weights, self.unlabeled_square)
+        squares["supervised"] = self.labeled_square
+        length = sum(abs(weight) * math.sqrt(squares[name]) for name, weight in weights.items())
         return math.isfinite(total) and length < LARGEST
 
     def record(self, step: int, weights: Mapping[str, float], gap: float | None) -> Record:
@@ -77,7 +89,7 @@ class Measured(NamedTuple):
         return said
 
     def _values(self, weights: Mapping[str, float]) -> Record:
-        parts = {"supervised": self.labeled, "lga": self.unlabeled}
+        parts = dict.fromkeys(weights, self.unlabeled) | {"supervised": self.labeled}
         return {name: weight * parts[name] for name, weight in weights.items()}
 
 
@@ -139,15 +151,19 @@ class Stack:
         self.index, self.loss = first.index, first.loss
         self.terms = [_known(trainer) for trainer in trainers]
         self.weights, self.lgas = self.terms[0].weights, [t.lga for t in self.terms if t.lga]
+        self.teachers = [t.second for t in self.terms if isinstance(t.second, Distillation)]
+        self.has_unlabeled = bool(self.lgas or self.teachers)
         like = first._trained[0].detach()
         self.rows = [
-            (t.labeled.batch_size, _needed(t).batch_size if self.lgas else 0) for t in trainers
+            (t.labeled.batch_size, _needed(t).batch_size if self.has_unlabeled else 0)
+            for t in trainers
         ]
         self.nets = StackedMLP(_sizes(first.model), self.rows, like)
         self._lent: list[tuple[MutableMapping[str, Any], str, Tensor]] = []
         self._take_model_and_moments()
         self.gaps = Gaps(self) if self.lgas else None
         self.tables = Tables(self) if self.lgas else None
+        self.taught = Taught(self) if self.teachers else None
         self._lay_out()
 
     def __enter__(self) -> Stack:
@@ -175,8 +191,9 @@ class Stack:
         """One step of all, of those before `end`; none, and nothing moves, where it diverges."""
         nets, tables = self.nets, self.tables
         rows = self._fill(end)
-        if tables is not None:
-            self._targets.index_copy_(0, self._unlabeled, tables.draw(rows).to(self._targets))
+        labels = tables or self.taught
+        if labels is not None:
+            self._targets.index_copy_(0, self._unlabeled, labels.draw(rows).to(self._targets))
         nets.forward()
         losses = self._losses_and_slope()
         nets.backward()
@@ -218,7 +235,7 @@ class Stack:
         nets, found = self.nets, []
         for number, gradient in enumerate(nets.labeled_gradient):
             found += [losses[nets.labeled[number]].mean(), torch.dot(gradient, gradient)]
-            if self.lgas:
+            if self.has_unlabeled:
                 pull = nets.unlabeled_gradient[number]
                 found += [losses[nets.unlabeled[number]].mean(), torch.dot(pull, pull)]
                 found += [torch.dot(gradient, pull)]
@@ -229,8 +246,8 @@ class Stack:
         """One step of Adam down the weighted sum of the gradients."""
         nets, gradient = self.nets, self._gradient
         torch.mul(nets.labeled_gradient, weights["supervised"], out=gradient)
-        if self.lgas:
-            pull, weight = nets.unlabeled_gradient, weights["lga"]
+        if self.has_unlabeled:
+            pull, weight = nets.unlabeled_gradient, weights[self.terms[0].second_name]
             gradient.add_(pull if weight == 1 else weight * pull)
         rate = value_at(self.trainers[0].learning_rate, self.index)
         group = self.trainers[0].optimizer.param_groups[0]
@@ -311,7 +328,7 @@ class Stack:
             x, y, _ = _batches(trainer.labeled, steps)
             self._x[:, nets.labeled[number]] = x.to(self._x)
             labels.append(_as_targets(y, nets.outputs))
-            if self.lgas:
+            if self.has_unlabeled:
                 x, _, rows = _batches(_needed(trainer), steps)
                 self._x[:, nets.unlabeled[number]] = x.to(self._x)
                 unlabeled.append(rows)
@@ -351,6 +368,20 @@ class Gaps:
         return torch.stack([torch.dot(each, each) for each in gap]).sqrt_().tolist()
 
 
+class Taught:
+    """The labels that teachers gave, those of each training below the other."""
+
+    def __init__(self, stack: Stack):
+        labels = [teacher.labels for teacher in stack.teachers]
+        counts = [unlabeled for _, unlabeled in stack.rows]
+        self._starts = _starts([len(part) for part in labels], counts)
+        self._labels = labels[0] if len(labels) == 1 else torch.cat(labels)
+
+    def draw(self, rows: Tensor) -> Tensor:
+        """The labels of rows, those of each training counted from 0."""
+        return self._labels[rows + self._starts]
+
+
 class Tables:
     """The label tables of all trainings of a stack, one below the other."""
 
@@ -358,8 +389,7 @@ class Tables:
         tables = [lga.table for lga in stack.lgas]
         first, rows = tables[0], [table.rows for table in tables]
         starts = [sum(rows[:number]) for number in range(len(rows))]
-        counts = [unlabeled for _, unlabeled in stack.rows]
-        self._starts = torch.tensor(starts).repeat_interleave(torch.tensor(counts))
+        self._starts = _starts(rows, [unlabeled for _, unlabeled in stack.rows])
         self._clocks = torch.zeros(len(tables), dtype=torch.long, device=first.clock.device)
         self._table = first
         if len(tables) > 1:
@@ -384,6 +414,12 @@ class Tables:
         self._clocks.add_(1)
 
 
+def _starts(rows: Sequence[int], counts: Sequence[int]) -> Tensor:
+    """For each drawn row, where the rows of its training begin."""
+    starts = [sum(rows[:number]) for number in range(len(rows))]
+    return torch.tensor(starts).repeat_interleave(torch.tensor(counts))
+
+
 def _stack_key(trainer: Trainer) -> tuple[object, ...] | None:
     """What trainers of one stack have in common; none where a trainer is not of the plain kind."""
     terms = _plain_terms(trainer.objective)
@@ -400,10 +436,15 @@ def _stack_key(trainer: Trainer) -> tuple[object, ...] | None:
         (*group["betas"], group["eps"]),
         list(terms.weights.items()),
     )
-    if terms.lga is None:
+    if terms.second is None:
         return common
-    unlabeled, table, gap = trainer.unlabeled, terms.lga.table, terms.lga.gap
-    if type(unlabeled) is not TensorBatches or table.file is not None:
+    unlabeled = trainer.unlabeled
+    if type(unlabeled) is not TensorBatches:
+        return None
+    if terms.lga is None:
+        return *common, "taught"
+    table, gap = terms.lga.table, terms.lga.gap
+    if table.file is not None:
         return None
     if terms.lga.slope is not forward_mode or type(table.rule) not in (Evidence, LazyAdam, SGD):
         return None
@@ -415,18 +456,18 @@ def _stack_key(trainer: Trainer) -> tuple[object, ...] | None:
 
 
 def _plain_terms(objective: Objective) -> Terms | None:
-    """The terms of an objective that is the labeled loss, or a sum of that and LGA."""
+    """The terms of an objective that is the labeled loss, or a sum of that and one other."""
     terms = list(objective.terms) if type(objective) is Sum else [objective]
     weights: dict[str, float | Schedule] = {}
-    lga = None
+    second = None
     for term in terms:
         leaf = term.term if type(term) is Scaled else term
-        if type(leaf) not in (Supervised, LGA) or leaf.name in weights:
+        if type(leaf) not in (Supervised, LGA, Distillation) or leaf.name in weights:
             return None
         weights[leaf.name] = term.weight if isinstance(term, Scaled) else 1.0
-        lga = leaf if isinstance(leaf, LGA) else lga
-    plain = "supervised" in weights and not _hooked(objective)
-    return Terms(weights, lga) if plain else None
+        second = leaf if isinstance(leaf, LGA | Distillation) else second
+    plain = "supervised" in weights and len(weights) <= 2 and not _hooked(objective)
+    return Terms(weights, second) if plain else None
 
 
 def _plain_model(trainer: Trainer) -> bool:

@@ -59,16 +59,17 @@ class Learned:
     """The opinion of a model that was learned: the same for rows it was shown and for new ones."""
 
     x: Array
-    predict: Callable[[Array], Array]
-    model: Any = None  # what has been fitted, to be kept
+    model: Any  # what has been fitted
+    says: Callable[[Any, Array, int], Array]  # of the model, examples and classes
+    classes: int
 
     def of_rows(self, rows: Array) -> Array:
         """About rows of the examples it was asked about."""
-        return self.predict(self.x[rows])
+        return self.says(self.model, self.x[rows], self.classes)
 
     def of_new(self, x: Array) -> Array:
         """About other examples."""
-        return self.predict(x)
+        return self.says(self.model, x, self.classes)
 
 
 def known_rows(labels: Array) -> Array:

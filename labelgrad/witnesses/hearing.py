@@ -28,6 +28,7 @@ class Heard:
     opinion: Opinion  # after all labels
     seconds: float = 0.0
     folds: Sequence[Opinion] = ()  # with each fold hidden
+    presumed: bool = True  # whether it counts before hidden labels have spoken for it
 
 
 @dataclass(frozen=True, eq=False)

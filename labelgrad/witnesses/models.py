@@ -1,4 +1,4 @@
-"""Witnesses that learn from the labels alone: what a person would pick without us.
+"""Witnesses that are models of other libraries: what a person would pick without us.
 
 All come from scikit-learn, or keep to its interface. A strength that the data must choose is chosen
 inside, by the labels that the witness may know.
@@ -24,9 +24,12 @@ from labelgrad.witnesses.base import (
     values_with_spread,
 )
 
-STRENGTHS = np.geomspace(1e-3, 1e2, 11)  # C of a logistic regression
+STRENGTHS = np.geomspace(1e-3, 1e3, 13)  # C of a logistic regression
+PULL_TO_USUAL = 1.0  # labels' worth of a preference for C = 1, for each factor of ten away from it
 INNER_FOLDS = 4
 TREES = 200
+NEIGHBOURS = 10
+UNREACHED = 1e-9  # of a class, where labels have not spread to
 DOUBT = 0.5  # votes for no class in particular: trees that agree may all be wrong
 DOUBT_OF_VALUES = 0.1  # of the spread of the known values
 MOST_FOR_KERNEL = 1000  # labels; its work grows with their cube
@@ -55,11 +58,12 @@ class Model:
         return [self._heard(x, version, classes, seed) for version in labels]
 
     def _heard(self, x: Array, labels: Array, classes: int, seed: int) -> Opinion:
-        rows = known_rows(labels)
+        known = known_rows(labels)
+        rows = np.arange(len(x)) if self.sees_unlabeled else known
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a search has not converged is no news to anyone
-            model = self.make(labels[rows], x.shape[1], seed).fit(x[rows], labels[rows])
-        return Learned(x, lambda new: self.says(model, new, classes), model)
+            model = self.make(labels[known], x.shape[1], seed).fit(x[rows], labels[rows])
+        return Learned(x, getattr(model, "best_estimator_", model), self.says, classes)
 
 
 def is_values(y: Array) -> bool:
@@ -73,8 +77,8 @@ def linear() -> Model:
 
 
 def _linear(y: Array, columns: int, seed: int) -> Any:
-    from sklearn.linear_model import BayesianRidge, LogisticRegression, LogisticRegressionCV
-    from sklearn.model_selection import StratifiedKFold
+    from sklearn.linear_model import BayesianRidge, LogisticRegression
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
     if is_values(y):
         return BayesianRidge()
@@ -82,7 +86,42 @@ def _linear(y: Array, columns: int, seed: int) -> Any:
     if fewest < 2:  # nothing can be held out, so the strength is the usual one
         return LogisticRegression(max_iter=500)
     folds = StratifiedKFold(min(INNER_FOLDS, fewest), shuffle=True, random_state=seed)
-    return LogisticRegressionCV(Cs=STRENGTHS, cv=folds, scoring="neg_log_loss", max_iter=300)
+
+    def strongest(found: dict[str, Any]) -> int:
+        """The lowest loss, with a pull to the usual strength: few labels choose by chance."""
+        away = PULL_TO_USUAL / len(y) * np.log10(STRENGTHS) ** 2
+        return int(np.argmax(found["mean_test_score"] - away))
+
+    usual = LogisticRegression(max_iter=300)
+    grid = {"C": STRENGTHS.tolist()}
+    return GridSearchCV(usual, grid, scoring="neg_log_loss", cv=folds, refit=strongest)
+
+
+def self_training() -> Model:
+    """Logistic regression that takes over its own sure predictions as labels (Yarowsky, 1995)."""
+    return Model("self-training", _self_training, probabilities_or_values, sees_unlabeled=True)
+
+
+def _self_training(y: Array, columns: int, seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.semi_supervised import SelfTrainingClassifier
+
+    if is_values(y):
+        raise ValueError("it is for classes")
+    return SelfTrainingClassifier(LogisticRegression(max_iter=300))
+
+
+def label_spreading() -> Model:
+    """scikit-learn's label spreading over directed neighbours: near labels count for most."""
+    return Model("label spreading", _label_spreading, spread_or_near, sees_unlabeled=True)
+
+
+def _label_spreading(y: Array, columns: int, seed: int) -> Any:
+    from sklearn.semi_supervised import LabelSpreading
+
+    if is_values(y):
+        raise ValueError("it is for classes")
+    return LabelSpreading("knn", n_neighbors=NEIGHBOURS)
 
 
 def forest() -> Model:
@@ -202,6 +241,12 @@ def probabilities_or_values(model: Any, x: Array, classes: int) -> Array:
     except TypeError:
         mean, spread = model.predict(x), 1.0
     return values_with_spread(mean, spread)
+
+
+def spread_or_near(model: Any, x: Array, classes: int) -> Array:
+    """What has spread to rows; one that nothing has reached is as likely of any class."""
+    said = np.nan_to_num(model.predict_proba(x)) + UNREACHED
+    return log_probabilities(said / said.sum(1, keepdims=True), model.classes_, classes)
 
 
 def votes_or_trees(model: Any, x: Array, classes: int) -> Array:

@@ -12,6 +12,8 @@ from labelgrad.witnesses.neighbours import Neighbours
 
 BY_NAME: dict[str, Callable[[], Witness]] = {
     "linear": models.linear,
+    "self-training": models.self_training,
+    "label spreading": models.label_spreading,
     "random forest": models.forest,
     "extra trees": models.extra_trees,
     "neighbours": Neighbours,
@@ -20,7 +22,14 @@ BY_NAME: dict[str, Callable[[], Witness]] = {
     "tabicl": models.tabicl,
 }
 USUAL = {
-    "classification": ("linear", "random forest", "extra trees", "neighbours"),
+    "classification": (
+        "linear",
+        "self-training",
+        "random forest",
+        "extra trees",
+        "neighbours",
+        "label spreading",
+    ),
     "regression": ("linear", "random forest", "extra trees", "neighbours", "kernel"),
 }
 WHERE_INSTALLED = ("catboost",)

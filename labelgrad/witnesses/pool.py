@@ -9,7 +9,7 @@ values it is the product of Gaussians with powers w_m: precisions add, means wei
 
 The weights make the loss of out-of-fold opinions small, with a pull to equal ones that fades as
 labels come in: mean loss + PULL/labels · Σ(w_m − 1/M)². What the pool is worth is judged by labels
-that set no weights: fifths of them in turn.
+that set no weights: those of each fold by weights of the others.
 """
 
 from __future__ import annotations
@@ -82,23 +82,24 @@ def losses(opinion: Array, y: Array) -> Array:
     return found
 
 
-def fitted_weights(heard: Array, y: Array, known: Array, *, labels: int | None = None) -> Array:
-    """The weights of the lowest loss on out-of-fold opinions (witnesses, labels, columns)."""
+def fitted_weights(heard: Array, y: Array, known: Array, start: Array) -> Array:
+    """The weights of the lowest loss on out-of-fold opinions (witnesses, labels, columns).
+
+    `start` is what they are pulled to.
+    """
     from scipy.optimize import minimize
 
-    many = len(heard)
-    equal = np.full(many, 1 / many)
-    pull = PULL / (labels or len(y))
+    pull = PULL / max(1, len(y))
     slope = _slope_of_classes if len(known) else _slope_of_values
 
     def loss(weights: Array) -> tuple[float, Array]:
         said = combine(heard, weights, known)
-        away = weights - equal
+        away = weights - start
         found = losses(said, y).mean() + pull * (away**2).sum()
         return float(found), slope(heard, weights, said, y, known) + 2 * pull * away
 
-    bounds = [(0.0 if len(known) else 1e-3, MOST)] * many
-    best = minimize(loss, equal, jac=True, bounds=bounds, method="L-BFGS-B").x
+    bounds = [(0.0 if len(known) else 1e-3, MOST)] * len(heard)
+    best = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
     found: Array = np.where(best < 2e-3, 0.0, best)
     return found
 
@@ -128,12 +129,19 @@ class Fitted:
 
 
 def fit_pool(
-    out_of_fold: Mapping[str, Array], y: Array, all_labels: Array, classes: int, folds: Array
+    out_of_fold: Mapping[str, Array],
+    y: Array,
+    all_labels: Array,
+    classes: int,
+    folds: Array,
+    *,
+    presumed: Sequence[str] | None = None,
 ) -> Fitted:
     """Weigh witnesses by what they said about labels `y` that were hidden from them.
 
     `all_labels` are all there are, also those that could not be hidden, and `folds` says which were
-    hidden together. Where nothing could be, all witnesses count the same.
+    hidden together. Weights are pulled to equal ones of those `presumed` to know something, which
+    are all if nobody says. Where nothing could be hidden, they stay there.
 
     >>> y, folds = np.array([0, 1] * 10), np.arange(20) % 4
     >>> right, idle = np.where(np.eye(2)[y] > 0, 0.9, 0.1), np.full((20, 2), 0.5)
@@ -144,17 +152,19 @@ def fit_pool(
     names = list(out_of_fold)
     known = label_shares(all_labels, classes) if classes else np.zeros(0)
     heard = np.stack([out_of_fold[name] for name in names])
+    counts = np.array([1.0 if presumed is None or name in presumed else 0.0 for name in names])
+    start = counts / counts.sum() if counts.any() else np.full(len(names), 1 / len(names))
     if not len(y):
-        equal = {name: 1 / len(names) for name in names}
+        equal = dict(zip(names, start.tolist(), strict=True))
         return Fitted(Pool(equal, known, known), heard[0], {})
-    weights = fitted_weights(heard, y, known)
+    weights = fitted_weights(heard, y, known, start)
     alone = len(np.unique(folds)) == 1  # one fold of many labels: then its parts judge each other
     parts = _parts(y) if alone else folds
     judged = np.empty_like(heard[0])
     weights_of = {}
     for part in np.unique(parts):
         mine = parts == part
-        own = weights_of[int(part)] = fitted_weights(heard[:, ~mine], y[~mine], known)
+        own = weights_of[int(part)] = fitted_weights(heard[:, ~mine], y[~mine], known, start)
         judged[mine] = combine(heard[:, mine], own, known)
     pool = Pool(dict(zip(names, weights.tolist(), strict=True)), known, known)
     return Fitted(

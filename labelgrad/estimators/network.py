@@ -7,32 +7,30 @@ are treated by `labelgrad.inputs`, and the training is a `Recipe`.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Self
 
-import narwhals as nw
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from torch import Tensor, nn
 
-from labelgrad.fitting.fit import check_device
-from labelgrad.fitting.plan import steps_for
-from labelgrad.inputs.frames import frame_columns, is_frame
-from labelgrad.inputs.kinds import prepare, read_inputs
+from labelgrad.estimators.inputs import Inputs, as_seed
+from labelgrad.estimators.targets import (
+    NEEDS_Y,
+    Array,
+    chosen_rows,
+    known_classes,
+    known_values,
+    need_labels,
+)
+from labelgrad.fitting.cross_validation import held_out_folds
+from labelgrad.fitting.fit import check_device, one_thread
+from labelgrad.fitting.plan import rate_for, steps_for
+from labelgrad.fitting.verdict import temperature
 from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.lazy_adam import LazyAdam
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
@@ -43,14 +41,13 @@ from labelgrad.objectives.supervised import Supervised
 from labelgrad.schedules import Schedule, check_rate
 from labelgrad.training.batches import TensorBatches
 from labelgrad.training.evaluation import predict
-from labelgrad.training.recipe import Recipe
+from labelgrad.training.recipe import Recipe, Run, side_by_side
 
-Array = NDArray[Any]
 Module = nn.Module | Callable[[], nn.Module]
 
 
 class _Network:
-    """What both estimators do with X and their network; they differ in what they make of y."""
+    """What both estimators do with their network; they differ in what they make of y."""
 
     def __init__(
         self,
@@ -58,10 +55,12 @@ class _Network:
         *,
         module: Module | None = None,
         steps: int | None = None,
-        learning_rate: float | Schedule = 2e-4,
+        learning_rate: float | Schedule | None = None,
         label_rate: float | Schedule | str = "auto",
         supervised_weight: float | Schedule = 0.1,
         batch_size: int = 50,
+        calibrate: bool | None = None,
+        standardize: bool = True,
         device: str | torch.device = "cpu",
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -72,60 +71,10 @@ class _Network:
         self.label_rate = label_rate
         self.supervised_weight = supervised_weight
         self.batch_size = batch_size
+        self.calibrate = calibrate
+        self.standardize = standardize
         self.device = device
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.allow_nan = self.module is None
-        return tags
-
-    def _read(self, X: Any) -> Tensor:
-        """X of a fit as the network sees it; how new rows are treated alike is kept."""
-        if self.module is not None:
-            return torch.from_numpy(self._numbers(X, reset=True))
-        if is_frame(X):
-            _check_feature_names(self, X, reset=True)
-            _check_n_features(self, X, reset=True)
-            self.frames_: str | None = nw.get_native_namespace(X).__name__
-            self.columns_ = frame_columns(X)[0]
-        else:
-            self.frames_, X = None, self._numbers(X, reset=True)
-        found = read_inputs(X)
-        for note in found.notes:
-            if note.startswith("Left out"):
-                warnings.warn(note, stacklevel=3)
-        self.preprocessing_ = found.preprocessing
-        return found.x
-
-    def _prepare(self, X: Any) -> Tensor:
-        """New rows as the network sees them."""
-        if self.module is not None:
-            return torch.from_numpy(self._numbers(X, reset=False))
-        if self.frames_ is None or not is_frame(X):
-            X = self._numbers(X, reset=False)
-        else:
-            _check_feature_names(self, X, reset=False)
-            _check_n_features(self, X, reset=False)
-        if self.frames_ is not None and not is_frame(X):  # columns by their places
-            backend: Any = self.frames_
-            columns = dict(zip(self.columns_, X.T, strict=True))
-            X = nw.from_dict(columns, backend=backend).to_native()
-        return prepare(self.preprocessing_, X).x
-
-    def _numbers(self, X: Any, *, reset: bool) -> Array:
-        """X as an array of numbers: a table, or any shape when the network is the user's own."""
-        own = self.module is not None
-        checked: Array = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=np.float32 if own else np.float64,
-            allow_nd=own,
-            ensure_2d=not own,
-            ensure_all_finite=True if own else "allow-nan",
-        )
-        return checked
 
     def _train(self, x: Tensor, y: Tensor, labeled: Array, width: int, loss: Loss) -> Tensor:
         """Fit the network, and give the labels imputed for the rows that are not labeled."""
@@ -135,25 +84,40 @@ class _Network:
         given, others = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
         labels = torch.zeros(len(x), dtype=y.dtype)
         labels[given] = y
-        seed = self.random_state
-        if not isinstance(seed, int | np.integer):
-            seed = check_random_state(seed).randint(2**31)
-        run = Recipe(
-            self._network(x, width),
-            lambda: self._objective(len(others), width, loss),
-            self._batches(x, labels, given, int(seed)),
-            self._batches(x, None, others, int(seed)) if len(others) else None,
-            steps=steps_for(loss, len(given)) if self.steps is None else self.steps,
-            learning_rate=self.learning_rate,
-            loss=loss,
-            seed=int(seed),
-            device=self.device,
-        ).run()
-        self.history_ = list(run)
-        self.module_ = run.trainer.evaluated.cpu()
+        seed = as_seed(self.random_state)
+        steps = steps_for(loss, len(given)) if self.steps is None else self.steps
+
+        def run(rows: Tensor) -> Run:
+            return Recipe(
+                self._network(x, width),
+                lambda: self._objective(len(others), width, loss),
+                self._batches(x, labels, rows, seed),
+                self._batches(x, None, others, seed) if len(others) else None,
+                steps=steps,
+                learning_rate=rate_for(loss) if self.learning_rate is None else self.learning_rate,
+                loss=loss,
+                seed=seed,
+                device=self.device,
+            ).run()
+
+        is_wanted = self.module is None if self.calibrate is None else self.calibrate
+        folds = held_out_folds(y, seed=seed) if is_wanted and width > 1 else []
+        final = run(given)
+        judged = [run(given[~torch.isin(torch.arange(len(given)), fold)]) for fold in folds]
+        with one_thread(self.module is None):
+            moves = side_by_side([final, *judged], steps)
+            self.history_ = [record for moved, record in moves if moved is final]
+        self.temperature_ = 1.0
+        if folds:
+            said = [
+                predict(each.trainer.evaluated.cpu(), x[given[fold]])
+                for each, fold in zip(judged, folds, strict=True)
+            ]
+            self.temperature_ = temperature(torch.cat(said), y[torch.cat(folds)])
+        self.module_ = final.trainer.evaluated.cpu()
         if self.module is None:
             self.module_.double()  # a row is then predicted alike alone and among others
-        tables = [t.table for t in run.trainer.objective.leaves() if isinstance(t, LGA)]
+        tables = [t.table for t in final.trainer.objective.leaves() if isinstance(t, LGA)]
         return tables[0].labels() if tables else torch.zeros(0, width)
 
     def _check_settings(self) -> None:
@@ -165,7 +129,7 @@ class _Network:
                 f"`label_rate` must be a number, a schedule or 'auto', got {self.label_rate!r}."
             )
         for name in ("learning_rate", "supervised_weight", "label_rate"):
-            if getattr(self, name) != "auto":
+            if getattr(self, name) not in ("auto", None):
                 check_rate(name, getattr(self, name))
 
     def _objective(self, rows: int, width: int, loss: Loss) -> Objective:
@@ -196,13 +160,11 @@ class _Network:
 
         return checked
 
-    def _outputs(self, X: ArrayLike) -> Tensor:
-        check_is_fitted(self)
-        x = self._prepare(X)
+    def _outputs(self, x: Tensor) -> Tensor:
         return predict(self.module_, x.double() if self.module is None else x)
 
 
-class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[misc]
+class LGAClassifier(ClassifierMixin, _Network, Inputs, BaseEstimator):  # type: ignore[misc]
     """A network fitted by label gradient alignment; unlabeled rows carry `y == -1`.
 
     Parameters
@@ -212,10 +174,15 @@ class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[m
     module : a network of your own (or a function that makes one), with one output for each
         class; then X may have any shape, and is passed on as it is.
     steps : how long it is trained; None is as long as `labelgrad.fit` would.
-    learning_rate, batch_size, device : how and where it is trained.
+    learning_rate, batch_size, device : how and where it is trained; without a rate it is that of
+        `labelgrad.fit`.
     label_rate : `"auto"`: the imputed labels learn by evidence, without a rate. A number or a
         schedule: they learn by the paper's Algorithm 1 at this rate.
     supervised_weight : T, the weight of the labeled loss beside the imputed one.
+    calibrate : whether a temperature makes the probabilities honest, found by networks that are
+        trained beside this one on parts of the labels. None: for the default network, where that
+        costs little.
+    standardize : False where the columns of X have unit spread already, and shall stay as they are.
     random_state : the same number gives the same result, and that of `labelgrad.fit` with this
         `seed`.
 
@@ -229,6 +196,7 @@ class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[m
     transduction_ : for every row of X as fitted, its label: the true one, or the likeliest.
     history_ : a record of every training step.
     module_ : the fitted network.
+    temperature_ : what its outputs are divided by.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -242,10 +210,10 @@ class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[m
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from rows with a label, and from rows that carry -1 in its place."""
         if y is None:
-            raise ValueError(_NEEDS_Y)
-        x, (targets, labeled) = self._read(X), _classes(y)
+            raise ValueError(NEEDS_Y)
+        x, (targets, labeled) = self._read(X), known_classes(y)
         check_consistent_length(x, labeled)
-        _need_labels(labeled)
+        need_labels(labeled)
         check_classification_targets(targets)
         self.classes_, encoded = np.unique(targets, return_inverse=True)
         if len(self.classes_) < 2:
@@ -261,23 +229,26 @@ class LGAClassifier(ClassifierMixin, _Network, BaseEstimator):  # type: ignore[m
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """The probability of each class, in the order of `classes_`."""
-        probabilities: Array = self._outputs(X).double().softmax(-1).numpy()
+        check_is_fitted(self)
+        outputs = self._outputs(self._prepare(X)).double()
+        probabilities: Array = (outputs / self.temperature_).softmax(-1).numpy()
         return probabilities
 
     def predict(self, X: ArrayLike) -> Array:
         """The likeliest class of each row."""
-        likeliest = self._outputs(X).argmax(-1).numpy()
+        check_is_fitted(self)
+        likeliest = self._outputs(self._prepare(X)).argmax(-1).numpy()
         predicted: Array = self.classes_[likeliest]
         return predicted
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The accuracy on the rows that have a label; unlabeled ones are left out."""
-        classes, labeled = _classes(y)
-        kept = _rows(labeled, X, sample_weight)
+        classes, labeled = known_classes(y)
+        kept = chosen_rows(labeled, X, sample_weight)
         return float(super().score(kept[0], classes, kept[1]))
 
 
-class LGARegressor(RegressorMixin, _Network, BaseEstimator):  # type: ignore[misc]
+class LGARegressor(RegressorMixin, _Network, Inputs, BaseEstimator):  # type: ignore[misc]
     """A network for values, fitted by label gradient alignment; unlabeled rows carry NaN.
 
     The parameters are those of `LGAClassifier`. Targets are standardized inside, so a rate that
@@ -302,11 +273,11 @@ class LGARegressor(RegressorMixin, _Network, BaseEstimator):  # type: ignore[mis
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from rows with a value, and from rows that carry NaN in its place."""
         if y is None:
-            raise ValueError(_NEEDS_Y)
-        x, targets = self._read(X), _values(y)
+            raise ValueError(NEEDS_Y)
+        x, targets = self._read(X), known_values(y)
         check_consistent_length(x, targets)
         labeled = ~np.isnan(targets)
-        _need_labels(labeled)
+        need_labels(labeled)
         self.target_mean_ = targets[labeled].mean()
         self.target_scale_ = targets[labeled].std() or 1.0
         known = torch.from_numpy((targets[labeled] - self.target_mean_) / self.target_scale_)
@@ -317,84 +288,15 @@ class LGARegressor(RegressorMixin, _Network, BaseEstimator):  # type: ignore[mis
 
     def predict(self, X: ArrayLike) -> Array:
         """The value of each row."""
-        return self._in_units(self._outputs(X))
+        check_is_fitted(self)
+        return self._in_units(self._outputs(self._prepare(X)))
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² on the rows that have a value; unlabeled ones are left out."""
-        values = _values(y)
-        kept = _rows(~np.isnan(values), X, values, sample_weight)
+        values = known_values(y)
+        kept = chosen_rows(~np.isnan(values), X, values, sample_weight)
         return float(super().score(*kept))
 
     def _in_units(self, standardized: Tensor) -> Array:
         values: Array = standardized[:, 0].double().numpy() * self.target_scale_ + self.target_mean_
         return values
-
-
-_NEEDS_Y = (
-    "this estimator requires y to be passed, but the target y is None: give one label for each "
-    "row of X, with -1 (classes) or NaN (values) where there is none."
-)
-
-
-def _classes(y: Any) -> tuple[Array, Array]:
-    """The known labels, and which rows have one; -1 and what is missing are none.
-
-    >>> _classes(np.array([2, -1, 5]))
-    (array([2, 5]), array([ True, False,  True]))
-    """
-    series = nw.from_native(y, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series):
-        missing, known = series.is_null().to_numpy(), series.filter(~series.is_null())
-        y = np.asarray(known.to_numpy())
-        if y.dtype == object:  # texts, perhaps with -1 among them, or numbers of a nullable type
-            y = np.empty(len(known), dtype=object)
-            y[:] = known.to_list()
-    else:
-        y = column_or_1d(y, warn=True)
-        if y.dtype.kind == "f":
-            check_array(y, ensure_2d=False, input_name="y")  # NaN is no class
-        missing = np.zeros(len(y), dtype=bool)
-        if y.dtype == object:
-            missing = np.array([label is None or label != label for label in y])
-        y = y[~missing]
-    is_label = np.array([label != -1 for label in y.tolist()], dtype=bool)  # texts always are
-    labeled = ~missing
-    labeled[labeled] = is_label
-    labels = y[is_label]
-    return np.asarray(labels.tolist()) if labels.dtype == object else labels, labeled
-
-
-def _values(y: Any) -> Array:
-    """The values, NaN where there is none."""
-    series = nw.from_native(y, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series):
-        missing = series.is_null().to_numpy()
-        y = np.full(len(missing), np.nan)
-        y[~missing] = np.asarray(series.filter(~series.is_null()).to_list(), dtype=np.float64)
-    values: Array = check_array(
-        column_or_1d(y, warn=True),
-        ensure_2d=False,
-        ensure_all_finite="allow-nan",
-        dtype=np.float64,
-        input_name="y",
-    )
-    return values
-
-
-def _need_labels(labeled: Array) -> None:
-    if not labeled.any():
-        raise ValueError(
-            f"y needs at least one labeled row, got none: all {len(labeled)} are marked unlabeled."
-        )
-    if labeled.all():
-        warnings.warn(
-            "y has no unlabeled row (-1, or NaN in a regression), so the network is trained on the "
-            "labels alone.",
-            stacklevel=3,
-        )
-
-
-def _rows(chosen: Array, *arrays: Any) -> list[Any]:
-    return [
-        None if array is None else _safe_indexing(array, np.flatnonzero(chosen)) for array in arrays
-    ]

@@ -1,0 +1,208 @@
+"""What comes of the trainings: witnesses heard, pooled, a student taught, all judged and kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from labelgrad.fitting.cross_validation import CrossValidation, OnProgress
+from labelgrad.fitting.labels import Imputed, examples_with_neighbours, imputed_labels
+from labelgrad.fitting.pooling import NETWORK, Pooled, hear_witnesses
+from labelgrad.fitting.predictor import Config, Predictor
+from labelgrad.fitting.report import report_data
+from labelgrad.fitting.result import SAID_BY, Counts, Result, Summary
+from labelgrad.fitting.student import Student, train_student
+from labelgrad.fitting.verdict import (
+    LABELS,
+    POOL,
+    STUDENT,
+    UNLABELED,
+    Answers,
+    Calibration,
+    Verdict,
+    calibrate,
+    judge,
+)
+from labelgrad.report.page import render
+from labelgrad.witnesses.base import Witness
+
+
+def finalize(
+    trained: CrossValidation,
+    witnesses: Sequence[Witness],
+    *,
+    name: str,
+    folder: Path | None,
+    shares: Sequence[float] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Result:
+    """Hear the witnesses, pool them, teach the student, judge them all, and keep what came of it.
+
+    A training that was stopped has no student: the better one of the networks is kept.
+    """
+    if trained.step == 0:
+        raise KeyboardInterrupt  # stopped before every training had begun: there is no model yet
+    dataset, plan = trained.dataset, trained.plan
+    tell = on_progress or (lambda name, done, total, loss: None)
+    order = {witness.name: place for place, witness in enumerate(witnesses)}
+    pooled = hear_witnesses(
+        trained,
+        witnesses,
+        shares=shares,
+        on_witness=lambda heard: tell("witnesses", order[heard], len(order), math.nan),
+    )
+    tell("witnesses", len(order), len(order), math.nan)
+    student = None
+    if trained.step >= plan.steps and len(trained.unlabeled) > 1:
+        student = train_student(trained, pooled, on_step=partial(tell, STUDENT))
+    verdict = verdict_of(trained, pooled, student)
+    predictor = predictor_of(trained, pooled, student, verdict)
+    outputs = predictor(dataset.x)  # all at once, as `predict` would do it
+    imputed = _imputed(trained, pooled, outputs)
+    judged = verdict.row(verdict.judged).error
+    typical_error = trained.spread if judged is None else judged.value
+    labels = imputed_labels(dataset, imputed, typical_error)
+    summary = Summary(
+        data=name,
+        kind=dataset.kind,
+        task=dataset.task,
+        counts=Counts(**dataset.summary),
+        skipped=dataset.skipped,
+        notes=[*dataset.notes, *pooled.notes],
+        plan=plan,
+        folds=trained.folds,
+        step=trained.step,
+        seconds=round(
+            trained.seconds
+            + sum(h.seconds for h in pooled.others)
+            + (student.seconds if student else 0),
+            1,
+        ),
+        stopped=trained.step < plan.steps,
+        verdict=verdict,
+        calibration=calibration_of(trained, student),
+        curves=trained.curves(),
+    )
+    arrays = held_out_arrays(trained, pooled, student)
+    page = render(report_data(dataset, summary, arrays, labels, imputed))
+    examples = examples_with_neighbours(dataset, imputed, outputs, typical_error, seed=plan.seed)
+    result = Result(predictor, summary, labels, arrays, page, folder, examples, pooled)
+    if folder is not None:
+        result.save(folder)
+    return result
+
+
+def verdict_of(trained: CrossValidation, pooled: Pooled, student: Student | None) -> Verdict:
+    """Everybody judged by the labels that were hidden from them."""
+    answers = [
+        Answers(
+            heard.name,
+            UNLABELED if heard.sees_unlabeled else LABELS,
+            pooled.outputs(heard.out_of_fold),
+            pooled.pool.weights[heard.name],
+        )
+        for heard in pooled.heard
+    ]
+    answers.append(Answers(POOL, POOL, pooled.outputs(pooled.fitted.judged)))
+    if student is not None:
+        answers.append(Answers(STUDENT, STUDENT, student.out_of_fold))
+    y = trained.y[torch.from_numpy(pooled.case.hidden)]
+    verdict = partial(
+        judge,
+        trained.dataset.task,
+        y,
+        answers,
+        importance=pooled.importance,
+        spread=trained.spread,
+        seed=trained.plan.seed,
+    )
+    return verdict(kept=STUDENT if student else better_network(verdict(kept=POOL), trained))
+
+
+def better_network(verdict: Verdict, trained: CrossValidation) -> str:
+    """The network of the smaller error, and of the smaller loss where errors are the same."""
+    names = [NETWORK + method for method in reversed(trained.methods)]
+
+    def rank(name: str) -> tuple[float, float]:
+        row = verdict.row(name)
+        return (0.0, 0.0) if row.error is None else (row.error.value, row.loss or 0.0)
+
+    return min(names, key=rank)
+
+
+def calibration_of(trained: CrossValidation, student: Student | None) -> Calibration | None:
+    """How sure the student may be, by what students of the folds said about hidden labels."""
+    if trained.dataset.task == "regression" or student is None or student.out_of_fold is None:
+        return None
+    if not len(student.out_of_fold):
+        return None
+    y = trained.y[torch.cat(trained.held_out_rows())]
+    return calibrate(student.out_of_fold, y)
+
+
+def predictor_of(
+    trained: CrossValidation, pooled: Pooled, student: Student | None, verdict: Verdict
+) -> Predictor:
+    """The kept model, with all it takes to use it in another process."""
+    dataset, plan, is_value = trained.dataset, trained.plan, trained.dataset.task == "regression"
+    calibration, margin = calibration_of(trained, student), None
+    if verdict.examples and is_value:
+        said = pooled.outputs(pooled.fitted.judged)[:, 0].numpy()
+        off = np.abs(said - pooled.case.y[pooled.case.hidden]) * trained.spread
+        margin = float(np.quantile(off, 0.9))
+    kept = verdict.kept
+    config = Config(
+        dataset.kind,
+        dataset.task,
+        dataset.classes,
+        plan.network,
+        tuple(dataset.x.shape[1:]),
+        trained.transform.factor,
+        trained.transform.shift,
+        dataset.preprocessing,
+        kept,
+        trained.step,
+        1.0 if calibration is None else calibration.temperature,
+        trained.mean,
+        trained.spread,
+        margin,
+    )
+    network = (
+        student.network
+        if student is not None
+        else trained.trainer(kept.removeprefix(NETWORK)).evaluated
+    )
+    return Predictor(network.cpu().eval(), config)
+
+
+def held_out_arrays(
+    trained: CrossValidation, pooled: Pooled, student: Student | None
+) -> dict[str, Any]:
+    """The hidden labels and what everybody said about them, as networks would say it."""
+    is_value, hidden = trained.dataset.task == "regression", torch.from_numpy(pooled.case.hidden)
+    said = {heard.name: pooled.outputs(heard.out_of_fold) for heard in pooled.heard}
+    said[POOL] = pooled.outputs(pooled.fitted.judged)
+    if student is not None and student.out_of_fold is not None:
+        said[STUDENT] = student.out_of_fold
+    arrays = {"rows": hidden.numpy(), "y": trained.dataset.y[hidden].numpy()}
+    for name, found in said.items():
+        arrays[SAID_BY + name] = (trained.in_units(found) if is_value else found).numpy()
+    return arrays
+
+
+def _imputed(trained: CrossValidation, pooled: Pooled, outputs: torch.Tensor) -> Imputed:
+    """The pool's labels of the unlabeled rows, beside the kept model's."""
+    said, table = outputs[trained.unlabeled], trained.label_table(trained.methods[-1])
+    visits: Sequence[int | None] = [None] * len(said)
+    if table is not None:
+        visits = table.visits().tolist()
+    found = torch.from_numpy(pooled.of_rows(trained.unlabeled.numpy()))
+    if trained.dataset.task == "regression":
+        return Imputed(trained.in_units(found[:, 0]), said, visits)
+    return Imputed(found.exp(), said, visits)
