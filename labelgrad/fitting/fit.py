@@ -30,7 +30,8 @@ from labelgrad.fitting.verdict import calibrate, judge
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import read
 from labelgrad.report.page import render
-from labelgrad.training.stacked import advance, stacks
+from labelgrad.training.stackable import stacks
+from labelgrad.training.stacked import advance
 from labelgrad.training.trainer import Trainer
 
 WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
