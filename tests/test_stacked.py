@@ -27,7 +27,8 @@ from labelgrad.objectives.distillation import Distillation
 from labelgrad.schedules import Drop, Ramp
 from labelgrad.training.errors import TrainingDivergedError
 from labelgrad.training.recipe import side_by_side
-from labelgrad.training.stacked import advance, stackable, stacks
+from labelgrad.training.stackable import stackable, stacks
+from labelgrad.training.stacked import advance
 
 ROWS, COUNTS = 50, (15, 16, 40, 19)  # unlabeled rows, and labels of each training
 RULES = {

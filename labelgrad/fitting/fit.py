@@ -27,7 +27,8 @@ from labelgrad.fitting.result import Result
 from labelgrad.fitting.verdict import POOL, STUDENT
 from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.inputs.kinds import read
-from labelgrad.training.stacked import advance, stacks
+from labelgrad.training.stackable import stacks
+from labelgrad.training.stacked import advance
 from labelgrad.training.trainer import Trainer
 from labelgrad.witnesses.base import Witness
 from labelgrad.witnesses.models import given

@@ -24,7 +24,8 @@ from labelgrad.training.batches import Batches, Examples
 from labelgrad.training.checkpoint import Checkpoints, Log, State, revision
 from labelgrad.training.errors import CheckpointError, TrainingDivergedError
 from labelgrad.training.evaluation import OURS, Metric, check_metrics, evaluate
-from labelgrad.training.stacked import advance, stacks
+from labelgrad.training.stackable import stacks
+from labelgrad.training.stacked import advance
 from labelgrad.training.trainer import ADAM, Groups, MakeOptimizer, Trainer
 
 EvaluatedOn = Examples | tuple[Tensor, Tensor]

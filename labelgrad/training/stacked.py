@@ -15,50 +15,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.adam import adam
 
-from labelgrad.labels.alignment import Gap, forward_mode, to_power
-from labelgrad.labels.evidence import Evidence
-from labelgrad.labels.lazy_adam import LazyAdam
-from labelgrad.labels.sgd import SGD
+from labelgrad.labels.alignment import Gap, to_power_
 from labelgrad.labels.table import LabelTable
-from labelgrad.losses import CrossEntropy, SquaredError
-from labelgrad.models.mlp import MLP
+from labelgrad.losses import CrossEntropy
 from labelgrad.models.stacked_mlp import StackedMLP
-from labelgrad.objective import Objective, Scaled, Sum
 from labelgrad.objectives.distillation import Distillation
-from labelgrad.objectives.lga import LGA
-from labelgrad.objectives.supervised import Supervised
-from labelgrad.schedules import Schedule, value_at
+from labelgrad.schedules import value_at
 from labelgrad.training.batches import TensorBatches
+from labelgrad.training.stackable import layer_sizes, stackable, terms_of
 from labelgrad.training.trainer import Trainer
 
 Record = dict[str, float]
 LARGEST = 1e18  # a gradient whose square a number in single precision still holds
 AHEAD, HELD = 64, 2**20  # steps whose batches are drawn at once, and the most numbers they may be
-
-
-@dataclass(frozen=True)
-class Terms:
-    """The weights of the one or two terms, by their names in records, and the second of them."""
-
-    weights: dict[str, float | Schedule]
-    second: LGA | Distillation | None
-
-    @property
-    def lga(self) -> LGA | None:
-        """The second term where it is LGA."""
-        return self.second if isinstance(self.second, LGA) else None
-
-    @property
-    def second_name(self) -> str:
-        """What the second term is called in records."""
-        return next(name for name in self.weights if name != "supervised")
 
 
 class Measured(NamedTuple):
@@ -96,17 +71,17 @@ class Measured(NamedTuple):
 def advance(trainers: Sequence[Trainer], steps: int) -> Iterator[list[Record]]:
     """Move all trainers by so many steps, one record of each trainer for every step.
 
-    They must be of one stack (see `stacks`). A single trainer may be of any kind: where there is no
-    faster way, it goes its own.
+    They must be of one stack (see `labelgrad.training.stackable`). A single trainer may be of any
+    kind: where there is no faster way, it goes its own.
 
-    >>> from labelgrad import TensorBatches
+    >>> from labelgrad import MLP, Supervised, TensorBatches
     >>> batches = TensorBatches(torch.randn(20, 4), torch.arange(20) % 2, batch_size=10)
     >>> trainers = [Trainer(MLP(4, (8,), 2), Supervised(), batches) for _ in range(3)]
     >>> [[record["step"] for record in records] for records in advance(trainers, 2)]
     [[1, 1, 1], [2, 2, 2]]
     """
     end = trainers[0].index + steps
-    together = all(_stack_key(trainer) is not None for trainer in trainers)
+    together = all(stackable(trainer) for trainer in trainers)
     while trainers[0].index < end:
         if together:
             with Stack(trainers) as stack:
@@ -116,49 +91,22 @@ def advance(trainers: Sequence[Trainer], steps: int) -> Iterator[list[Record]]:
             yield [trainer.step() for trainer in trainers]
 
 
-def stacks(trainers: Sequence[Trainer]) -> list[list[int]]:
-    """The places of those that can advance together; one that cannot is alone.
-
-    The last of all is in the last stack: when it has come somewhere, all have.
-
-    >>> from labelgrad import TensorBatches
-    >>> batches = TensorBatches(torch.randn(20, 4), torch.arange(20) % 2, batch_size=10)
-    >>> networks = [MLP(4, (8,), 2), nn.Linear(4, 2), MLP(4, (8,), 2)]
-    >>> stacks([Trainer(network, Supervised(), batches) for network in networks])
-    [[1], [0, 2]]
-    """
-    found: list[tuple[object, list[int]]] = []
-    for place, trainer in enumerate(trainers):
-        key = _stack_key(trainer)
-        mine = next((places for other, places in found if key is not None and other == key), None)
-        if mine is None:
-            found.append((key, [place]))
-        else:
-            mine.append(place)
-    return sorted((places for _, places in found), key=lambda places: places[-1])
-
-
-def stackable(trainer: Trainer) -> bool:
-    """Whether the step of a trainer is one of those that are written out here."""
-    return _stack_key(trainer) is not None
-
-
 class Stack:
     """Trainers of one kind at the same step, whose tensors are parts of one while it stands."""
 
     def __init__(self, trainers: Sequence[Trainer]):
         self.trainers, first = trainers, trainers[0]
         self.index, self.loss = first.index, first.loss
-        self.terms = [_known(trainer) for trainer in trainers]
+        self.terms = [terms_of(trainer) for trainer in trainers]
         self.weights, self.lgas = self.terms[0].weights, [t.lga for t in self.terms if t.lga]
         self.teachers = [t.second for t in self.terms if isinstance(t.second, Distillation)]
         self.has_unlabeled = bool(self.lgas or self.teachers)
         like = first._trained[0].detach()
         self.rows = [
-            (t.labeled.batch_size, _needed(t).batch_size if self.has_unlabeled else 0)
+            (t.labeled.batch_size, _drawn_from(t).batch_size if self.has_unlabeled else 0)
             for t in trainers
         ]
-        self.nets = StackedMLP(_sizes(first.model), self.rows, like)
+        self.nets = StackedMLP(layer_sizes(first.model), self.rows, like)
         self._lent: list[tuple[MutableMapping[str, Any], str, Tensor]] = []
         self._take_model_and_moments()
         self.gaps = Gaps(self) if self.lgas else None
@@ -214,8 +162,12 @@ class Stack:
         """The loss of each row; the slope of each training's means goes to `nets.output_slope`."""
         outputs, targets = self.nets.outputs, self._targets
         if isinstance(self.loss, CrossEntropy):
-            self._chances = outputs.softmax(-1)
-            losses = (targets * outputs.log_softmax(-1)).sum(-1).neg_()
+            # PyTorch's own softmax takes ten times as long for rows of few numbers.
+            odds = outputs - outputs.amax(-1, keepdim=True)
+            chances = odds.exp()
+            total = chances.sum(-1, keepdim=True)
+            losses = (targets * odds.sub_(total.log())).sum(-1).neg_()
+            self._chances = chances.div_(total)
             slope = self._chances * targets.sum(-1, keepdim=True) - targets
         else:
             slope = outputs - targets
@@ -306,13 +258,13 @@ class Stack:
             torch.cat([torch.arange(rows.start, rows.stop, device=device) for rows in parts])
             for parts in (nets.labeled, nets.unlabeled)
         )
-        numbers = len(nets.inputs) * nets.inputs.shape[1]
-        self._ahead, self._drawn = max(1, min(AHEAD, HELD // numbers)), range(0)
+        ahead = max(1, min(AHEAD, HELD // nets.inputs.numel()))
+        self._drawn, self._x = range(0), nets.inputs.new_zeros(ahead, *nets.inputs.shape)
 
     def _fill(self, end: int) -> Tensor:
         """Put the batch of this step in its place; gives the rows of the unlabeled ones."""
         if self.index not in self._drawn:
-            self._drawn = range(self.index, min(self.index + self._ahead, end))
+            self._drawn = range(self.index, min(self.index + len(self._x), end))
             self._draw(self._drawn)
         place = self.index - self._drawn.start
         self.nets.inputs.copy_(self._x[place])
@@ -321,17 +273,20 @@ class Stack:
 
     def _draw(self, steps: range) -> None:
         """The batches of several steps."""
-        nets = self.nets
-        self._x = nets.inputs.new_zeros(len(steps), *nets.inputs.shape)
-        labels, unlabeled = [], [torch.zeros(len(steps), 0, dtype=torch.long)]
+        nets, labels, unlabeled = self.nets, [], [torch.zeros(len(steps), 0, dtype=torch.long)]
+        orders = {_drawn_from(t).order for t in self.trainers} if self.has_unlabeled else set()
+        orders |= {_labels_from(t).order for t in self.trainers}
+        places = {o: torch.stack([o.places(step) for step in steps]) for o in orders}
         for number, trainer in enumerate(self.trainers):
-            x, y, _ = _batches(trainer.labeled, steps)
-            self._x[:, nets.labeled[number]] = x.to(self._x)
+            batches = _labels_from(trainer)
+            x, y = _examples(batches, places[batches.order])
+            self._x[: len(steps), nets.labeled[number]] = x.to(self._x)
             labels.append(_as_targets(y, nets.outputs))
             if self.has_unlabeled:
-                x, _, rows = _batches(_needed(trainer), steps)
-                self._x[:, nets.unlabeled[number]] = x.to(self._x)
-                unlabeled.append(rows)
+                batches = _drawn_from(trainer)
+                x, _ = _examples(batches, places[batches.order])
+                self._x[: len(steps), nets.unlabeled[number]] = x.to(self._x)
+                unlabeled.append(places[batches.order])
         self._y, self._u = torch.cat(labels, 1), torch.cat(unlabeled, 1)
 
 
@@ -342,6 +297,7 @@ class Gaps:
         self.gap: Gap = stack.lgas[0].gap
         vectors, count = stack.nets.params, len(stack.trainers)
         self._labeled, self._moment = torch.zeros_like(vectors), torch.zeros_like(vectors)
+        self._gap, self._scale = torch.empty_like(vectors), torch.empty_like(vectors)
         self._weights = torch.zeros(2, count, dtype=torch.float64, device=vectors.device)
         self._one = torch.ones_like(self._weights[0])
         for number, lga in enumerate(stack.lgas):
@@ -361,9 +317,9 @@ class Gaps:
         self._weights[0].lerp_(self._one, 1 - smoothed)
         self._weights[1].lerp_(self._one, 1 - moment)
         first, fourth = self._weights.to(self._labeled.dtype).unsqueeze(2)  # each (trainings, 1)
-        gap = (self._labeled / first).sub_(nets.unlabeled_gradient)
-        self._moment.lerp_(gap.square().square_(), 1 - moment)
-        scale = to_power(self._moment / fourth, self.gap.power)
+        gap = torch.div(self._labeled, first, out=self._gap).sub_(nets.unlabeled_gradient)
+        self._moment.lerp_(torch.square(gap, out=self._scale).square_(), 1 - moment)
+        scale = to_power_(torch.div(self._moment, fourth, out=self._scale), self.gap.power)
         torch.div(gap, scale.add_(self.gap.epsilon), out=nets.direction)
         return torch.stack([torch.dot(each, each) for each in gap]).sqrt_().tolist()
 
@@ -420,118 +376,21 @@ def _starts(rows: Sequence[int], counts: Sequence[int]) -> Tensor:
     return torch.tensor(starts).repeat_interleave(torch.tensor(counts))
 
 
-def _stack_key(trainer: Trainer) -> tuple[object, ...] | None:
-    """What trainers of one stack have in common; none where a trainer is not of the plain kind."""
-    terms = _plain_terms(trainer.objective)
-    if terms is None or not (_plain_model(trainer) and _plain_training(trainer)):
-        return None
-    parameter, group = trainer._trained[0], trainer.optimizer.param_groups[0]
-    common = (
-        trainer.index,
-        _sizes(trainer.model),
-        parameter.dtype,
-        parameter.device,
-        trainer.loss,
-        trainer.learning_rate,
-        (*group["betas"], group["eps"]),
-        list(terms.weights.items()),
-    )
-    if terms.second is None:
-        return common
-    unlabeled = trainer.unlabeled
-    if type(unlabeled) is not TensorBatches:
-        return None
-    if terms.lga is None:
-        return *common, "taught"
-    table, gap = terms.lga.table, terms.lga.gap
-    if table.file is not None:
-        return None
-    if terms.lga.slope is not forward_mode or type(table.rule) not in (Evidence, LazyAdam, SGD):
-        return None
-    rule = {name: value for name, value in vars(table.rule).items() if not name.startswith("_")}
-    averages = gap.labeled_gradient.decay, gap.fourth_moment.decay
-    # A row catches up alike in one table and in many only if the same rows are drawn beside it.
-    drawn = unlabeled.order, int(table.clock), table.values.dtype, table.values.device
-    return *common, type(table.rule), rule, averages, gap.epsilon, gap.power, drawn
+def _labels_from(trainer: Trainer) -> TensorBatches:
+    assert isinstance(trainer.labeled, TensorBatches)
+    return trainer.labeled
 
 
-def _plain_terms(objective: Objective) -> Terms | None:
-    """The terms of an objective that is the labeled loss, or a sum of that and one other."""
-    terms = list(objective.terms) if type(objective) is Sum else [objective]
-    weights: dict[str, float | Schedule] = {}
-    second = None
-    for term in terms:
-        leaf = term.term if type(term) is Scaled else term
-        if type(leaf) not in (Supervised, LGA, Distillation) or leaf.name in weights:
-            return None
-        weights[leaf.name] = term.weight if isinstance(term, Scaled) else 1.0
-        second = leaf if isinstance(leaf, LGA | Distillation) else second
-    plain = "supervised" in weights and len(weights) <= 2 and not _hooked(objective)
-    return Terms(weights, second) if plain else None
-
-
-def _plain_model(trainer: Trainer) -> bool:
-    model = trainer.model
-    return (
-        type(model) is MLP
-        and all(type(layer) is nn.Linear and layer.bias is not None for layer in model.layers)
-        and not _hooked(model)
-        and len(trainer._trained) == 2 * len(model.layers)
-        and all(a is b for a, b in zip(trainer._trained, model.parameters(), strict=True))
-        and not any(p._backward_hooks for p in trainer._trained)
-        and trainer._trained[0].dtype in (torch.float32, torch.float64)
-    )
-
-
-def _plain_training(trainer: Trainer) -> bool:
-    optimizer = trainer.optimizer
-    group = optimizer.param_groups[0]
-    usual = {"fused": True, "weight_decay": 0, "amsgrad": False, "maximize": False}
-    return (
-        type(trainer) is Trainer
-        and type(optimizer) is torch.optim.Adam
-        and len(optimizer.param_groups) == 1
-        and all(group.get(name) == value for name, value in usual.items())
-        and not any((group.get("capturable"), group.get("differentiable")))
-        and not (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
-        and len(group["params"]) == len(trainer._trained)
-        and type(trainer.labeled) is TensorBatches
-        and type(trainer.loss) in (CrossEntropy, SquaredError)
-        and trainer.views is None
-        and trainer.weight_average is None
-        and trainer.clip_norm is None
-        and trainer.accumulate == 1
-        and trainer.autocast is None
-    )
-
-
-def _hooked(module: nn.Module) -> bool:
-    return any(each._forward_hooks or each._forward_pre_hooks for each in module.modules())
-
-
-def _known(trainer: Trainer) -> Terms:
-    terms = _plain_terms(trainer.objective)
-    assert terms is not None
-    return terms
-
-
-def _needed(trainer: Trainer) -> TensorBatches:
+def _drawn_from(trainer: Trainer) -> TensorBatches:
     assert isinstance(trainer.unlabeled, TensorBatches)
     return trainer.unlabeled
 
 
-def _sizes(model: nn.Module) -> tuple[int, ...]:
-    assert isinstance(model, MLP)
-    layers = [layer for layer in model.layers if isinstance(layer, nn.Linear)]
-    return layers[0].in_features, *(layer.out_features for layer in layers)
-
-
-def _batches(batches: Any, steps: range) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Examples, labels and places of several steps, each (steps, batch, …)."""
-    places = torch.stack([batches.order.places(step) for step in steps])
-    x = batches.examples.take(places.flatten())
+def _examples(batches: TensorBatches, places: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Examples and labels of several steps, each (steps, batch, …)."""
+    x = batches.examples.take(places.flatten()).unflatten(0, places.shape)
     y = batches.examples.labels_at(places.flatten())
-    return x.unflatten(0, places.shape), None if y is None else y.unflatten(0, places.shape), places
+    return x, None if y is None else y.unflatten(0, places.shape)
 
 
 def _as_targets(labels: Tensor | None, like: Tensor) -> Tensor:
