@@ -176,7 +176,7 @@ def _catboost(y: Array, columns: int, seed: int) -> Any:
     from catboost import CatBoostClassifier, CatBoostRegressor
 
     kind = CatBoostRegressor if is_values(y) else CatBoostClassifier
-    return kind(500, random_seed=seed, verbose=0, allow_writing_files=False)
+    return kind(200, random_seed=seed, verbose=0, allow_writing_files=False, thread_count=1)
 
 
 def tabicl() -> Model:
