@@ -21,7 +21,7 @@ from labelgrad import files as whole_file
 from labelgrad.augment.views import Noise
 from labelgrad.fitting.cross_validation import ENOUGH, held_out_folds
 from labelgrad.fitting.plan import learning_rate, make_plan, views
-from labelgrad.fitting.verdict import judge, temperature
+from labelgrad.fitting.verdict import Answers, judge, temperature
 from labelgrad.inputs.kinds import read
 from labelgrad.schedules import Drop
 from labelgrad.training.evaluation import calibration_error
@@ -95,41 +95,41 @@ def test_classes_of_one_label_each_leave_nothing_to_hold_out():
 def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_called_chance():
     rng = np.random.default_rng(0)
     bad, good = (rng.random(400) < 0.3).astype(float), (rng.random(400) < 0.1).astype(float)
-    found = judge(
-        "lga",
-        "classification",
-        {"supervised": bad, "lga": good},
-        {}.fromkeys(("supervised", "lga"), bad),
-        seed=0,
-    )
-    assert found.kept == "lga"
+    found = judged(linear=bad, pool=good)
+    assert found.beside == "linear"
     assert 0 < found.difference.low < found.difference.value < found.difference.high
     assert "helped:" in found.sentence
-    few = {"supervised": bad[:10], "lga": np.append(bad[:9], 0)}
-    few["supervised"][9] = 1
-    chance = judge("lga", "classification", few, few, seed=0)
-    assert chance.kept == "lga"
+    chance = judged(linear=np.append(bad[:9], 1), pool=np.append(bad[:9], 0))
     assert "chance" in chance.sentence
 
 
-def test_a_method_that_does_not_help_is_not_kept_and_that_is_said():
-    wrong = {"supervised": np.array([0.0, 0, 1, 0]), "lga": np.array([1.0, 0, 1, 0])}
-    found = judge("lga", "classification", wrong, wrong, seed=0)
-    assert found.kept == "supervised"
-    assert "did not help" in found.sentence
-    assert "the supervised model is kept" in found.sentence
+def judged(**wrong):
+    """A verdict on witnesses that are wrong about these labels; the first saw labels alone."""
+    role = dict(zip(wrong, ("labels", "unlabeled"), strict=False)) | {"pool": "pool"}
+    y = torch.zeros(len(next(iter(wrong.values()))), dtype=torch.long)
+    answers = [
+        Answers(name, role[name], 2.0 * torch.nn.functional.one_hot(torch.tensor(mine).long(), 2))
+        for name, mine in wrong.items()
+    ]
+    helped = Answers("neighbours", "unlabeled", answers[0].outputs)
+    return judge("classification", y, [*answers, helped], kept=answers[-1].name)
+
+
+def test_unlabeled_data_that_do_not_help_are_said_not_to():
+    found = judged(linear=np.array([0.0, 0, 1, 0]), pool=np.array([1.0, 0, 1, 0]))
+    assert "made no difference that shows" in found.sentence
+    harm = judged(linear=np.zeros(100), pool=np.array([1.0] * 30 + [0.0] * 70))
+    assert "did harm" in harm.sentence
 
 
 def test_no_error_at_all_is_not_called_certain():
-    wrong = {"supervised": np.zeros(30)}
-    estimate = judge("supervised", "classification", wrong, wrong, seed=0).errors["supervised"]
+    estimate = judged(linear=np.zeros(30)).row("linear").error
     assert (estimate.value, estimate.low) == (0, 0)
     assert 0.05 < estimate.high < 0.15  # three in thirty, by the rule of three
 
 
 def test_the_interval_of_an_error_is_about_the_binomial_one():
-    wrong = {"supervised": np.array([1.0] * 20 + [0.0] * 80)}
-    estimate = judge("supervised", "classification", wrong, wrong, seed=0).errors["supervised"]
+    estimate = judged(linear=np.array([1.0] * 20 + [0.0] * 80)).row("linear").error
     half = 1.96 * (0.2 * 0.8 / 100) ** 0.5
     assert estimate.low == pytest.approx(0.2 - half, abs=0.015)
     assert estimate.high == pytest.approx(0.2 + half, abs=0.015)
@@ -186,8 +186,8 @@ def test_pictures_gray_and_small(tmp_path):
     assert len(result.labels) == 24
     again = labelgrad.load(tmp_path / "run").predict(folder)
     assert again.columns() == result.predict(folder).columns()
-    learned = result.predictor.config.method == "lga-evidence"
-    assert {row.visits is not None for row in result.labels} == {learned}
+    assert result.predictor.config.method == "student"
+    assert {row.visits is not None for row in result.labels} == {True}
 
 
 def test_values_come_back_in_their_own_units(tmp_path):
@@ -197,7 +197,7 @@ def test_values_come_back_in_their_own_units(tmp_path):
     assert result.summary.task == "regression"
     wrong = np.array(result.predict(data).labels) - truth
     assert np.sqrt((wrong**2).mean()) < np.std(truth) / 2
-    held_out = result.summary.verdict.errors[result.predictor.config.method].value
+    held_out = result.summary.verdict.row(result.predictor.config.method).error.value
     assert held_out < np.std(truth) / 2
     columns = labelgrad.load(tmp_path / "run").predict(data).columns()
     assert list(columns) == ["row", "prediction", "low", "high"]
@@ -239,11 +239,12 @@ def test_the_baseline_starts_from_the_same_weights_and_all_labels_are_learned(tm
     summary = result.summary
     assert summary.verdict.examples == 24
     assert summary.folds == 4
-    assert set(summary.verdict.errors) == {"supervised", "lga-evidence"}
+    networks = {"network by supervised", "network by lga-evidence"}
+    assert networks < {row.name for row in summary.verdict.rows}
     points = [point for point in summary.curves if point.step == 40]
     assert [point.method for point in points] == ["supervised", "lga-evidence"]
     for point in points:
-        value = summary.verdict.errors[point.method].value
+        value = summary.verdict.row(f"network by {point.method}").error.value
         assert point.error == pytest.approx(value), "the curve ends where the verdict is"
     assert [point.gap is None or point.cosine is None for point in points] == [True, False]
 
@@ -252,7 +253,8 @@ def test_without_unlabeled_rows_the_supervised_model_is_the_only_one(tmp_path):
     data = table(tmp_path / "pets.csv", rows=24)
     result = labelgrad.fit(data, target="answer", steps=10)
     assert result.labels == []
-    assert "supervised model alone" in result.verdict
+    assert "no unlabeled data" in result.verdict
+    assert result.predictor.config.method == "network by supervised"
 
 
 def test_one_label_of_each_class_is_enough_to_train_and_nothing_is_claimed(tmp_path):
@@ -301,7 +303,7 @@ def test_only_methods_that_compare_views_see_noisy_rows_and_their_rate_never_dro
         assert views(method, plan, dataset) is None
     for method in ("pi-model", "mean-teacher", "lga+fixmatch", "softmatch"):
         assert isinstance(views(method, plan, dataset), Noise)
-    assert learning_rate(plan, dataset) == 2e-4
+    assert learning_rate(plan, dataset) == 1e-3
     pictures = read(np.zeros((8, 8, 8), dtype=np.uint8), np.array([0, 1] * 3 + [-1] * 2))
     assert views("supervised", plan, pictures) is not None
     assert isinstance(learning_rate(plan, pictures), Drop)
@@ -317,7 +319,10 @@ def test_a_person_is_told_of_the_data_of_the_progress_and_of_every_step():
         on_record=records.append,
     )
     assert [dataset.summary["labeled"] for dataset in told] == [20]
-    assert progress[-1][:3] == ("training", 60, 60), "two methods, on four folds and on all labels"
+    last = {name: (done, total) for name, done, total, _ in progress}
+    assert last["training"] == (60, 60), "two methods, on four folds and on all labels"
+    assert last["student"] == (30, 30), "on four folds and on all labels"
+    assert last["witnesses"][0] == last["witnesses"][1] > 0
     steps = [(record["part"], record["method"], record["step"]) for record in records]
     assert len(set(steps)) == 60
     assert {method for _, method, _ in steps} == {"supervised", "lga-evidence"}
@@ -331,7 +336,7 @@ def test_several_processes_give_the_same_result_without_a_folder():
     together = labelgrad.fit(
         x, y, steps=10, workers=2, on_progress=lambda name, *_: heard.add(name)
     )
-    assert heard == {"training 1/2", "training 2/2"}
+    assert heard == {"training 1/2", "training 2/2", "witnesses", "student"}
     assert together.labels == alone.labels
     assert together.verdict == alone.verdict
     with pytest.raises(ValueError, match="`on_record` needs the training in this process"):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,10 +86,15 @@ class Spread:
         shares = weights / weights.sum(1, keepdims=True)
         return self._read((shares[:, :, None] * self.arrived[places]).sum(1))
 
+    @cached_property
+    def _typical(self) -> float:
+        """What arrives of a class at a row, on average."""
+        return float((self.arrived * self.factor).mean())
+
     def _read(self, arrived: Array) -> Array:
         if self.classes:
-            mass = arrived * self.factor
-            mass = mass + 1e-6 * mass.mean() + 1e-300
+            # Where little arrives, all classes are alike.
+            mass = arrived * self.factor + 1e-6 * self._typical + 1e-300
             return log_probabilities(
                 mass / mass.sum(1, keepdims=True), np.arange(self.classes), self.classes
             )
