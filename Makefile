@@ -5,7 +5,7 @@ READY := .venv/ready
 
 .PHONY: demo test quick lint types docs wheel benchmark clean
 
-demo: $(READY)            ## digits with 50 labels: supervised beside LGA
+demo: $(READY)            ## digits with 50 labels: the pool, LGA alone and scikit-learn
 	$(BIN)/labelgrad demo
 
 test: lint types          ## lint, types and all tests

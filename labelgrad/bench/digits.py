@@ -1,75 +1,132 @@
-"""Digits with few labels: supervised beside LGA, on the same network and the same budget.
+"""Digits with few labels: the pool and its student beside what a person would try first.
 
-Both get the pixels as the estimators scale them, and LGA's labels learn by evidence, as they do
-there. There is no validation part: of 50 labels none can be spared. Nothing is chosen either, so
-what is reported is the model of the last step. The labels still get better after the estimators'
-5,000 steps: 7,000 are what fits in three minutes.
+One fit of `PooledClassifier` gives four of the six methods: our supervised network and LGA's are
+witnesses of the pool. All see the same rows. There is no validation part: of 50 labels none can be
+spared, and nothing is chosen by the test.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from labelgrad.bench.peer_trial import CONTENDERS, Said, judged, partly
+from labelgrad.bench.sets import Rows
 from labelgrad.datasets.digits import Split, digits
-from labelgrad.inputs.columns import row_scale
-from labelgrad.methods import Problem
-from labelgrad.methods import method as classes_method
-from labelgrad.models.mlp import MLP
-from labelgrad.training.batches import TensorBatches
-from labelgrad.training.recipe import Recipe, Run
+from labelgrad.estimators.pooled import PooledClassifier
+from labelgrad.fitting.pooling import NETWORK
+from labelgrad.inputs.columns import unit_columns
+from labelgrad.inputs.kinds import prepare, read_inputs
+from labelgrad.peers import clipped, undisturbed
+from labelgrad.training.results import Line
 
-METHODS = ("supervised", "lga-evidence")
-LEARNING_RATE, BATCH = 2e-4, 50
+PEERS = {"logistic-regression": "logistic regression", "label-spreading-knn": "label spreading"}
+NETWORKS = {"supervised": "supervised network", "lga-evidence": "LGA network"}
+OURS = NETWORKS | {"pool": "pool", "student": "student"}
+TITLES = PEERS | OURS
 
 
-def digits_run(
-    method: str,
-    *,
-    seed: int = 0,
-    labels: int = 50,
-    steps: int = 7000,
-    folder: str | Path | None = None,
-) -> Run:
-    """The run of one method on one split, ready to be iterated.
+class DigitsTrial:
+    """All methods on one split; iterate to fit them, then `history` has a line for each.
 
-    >>> run = digits_run("lga-evidence", steps=5).finish()
-    >>> run.history[-1]["step"]
-    5
+    >>> trial = DigitsTrial(seed=0, network_steps=5, witnesses="linear")
+    >>> records = list(trial)
+    >>> [line["method"] for line in trial.history][-2:]
+    ['pool', 'student']
     """
-    split = scaled(digits(labels=labels, seed=seed))
-    rows = len(split.unlabeled[0])
-    recipe = Recipe(
-        lambda: MLP(64, (128, 128), 10),
-        lambda: classes_method(method, Problem(rows, 10, BATCH, steps)),
-        TensorBatches(*split.labeled, batch_size=min(BATCH, labels), seed=seed),
-        TensorBatches(split.unlabeled[0], batch_size=BATCH, seed=seed),
-        steps=steps,
-        learning_rate=LEARNING_RATE,
-        seed=seed,
-    )
-    return recipe.run(
-        folder=folder,
-        examples={"test": split.test},
-        truth=split.unlabeled[1],
-        evaluate_every=100,
-        checkpoint_every=500,
-    )
+
+    steps = 1
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        labels: int = 50,
+        network_steps: int | None = None,
+        witnesses: str | None = None,
+    ):
+        self.rows, self.seed = rows_of(digits(labels=labels, seed=seed)), seed
+        self.model = PooledClassifier(witnesses, steps=network_steps, random_state=seed)
+        self.history: list[Line] = []
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        yield {"step": 0, "loss": np.nan}
+        with undisturbed():
+            said = [self._by_peer(name) for name in PEERS] + self._by_pool()
+        self.history = [
+            {"seed": self.seed, "method": each.method} | self._line(each) for each in said
+        ]
+        yield {"step": 1, "loss": np.nan}
+
+    def _by_peer(self, name: str) -> Said:
+        begin = time.perf_counter()
+        said = CONTENDERS[name].fit(at_unit_variance(self.rows), self.seed)[0]
+        return said._replace(more={"seconds": _since(begin)})
+
+    def _by_pool(self) -> list[Said]:
+        """The networks, the pool and the student, of one fit."""
+        rows, begin = self.rows, time.perf_counter()
+        model = self.model.fit(rows.x, partly(rows))
+        seconds, others = _since(begin), rows.x[~rows.given]
+        test, imputed = model.predict_proba(rows.x_test), model.label_distributions_[~rows.given]
+        student = model.student_
+        return [
+            *self._by_networks(),
+            Said("pool", test, imputed, {"seconds": seconds}),
+            Said(
+                "student",
+                student.predict_proba(rows.x_test),
+                student.predict_proba(others),
+                {"seconds": seconds},
+            ),
+        ]
+
+    def _by_networks(self) -> list[Said]:
+        rows, model = self.rows, self.model
+        test = model.predict_proba_by_each(rows.x_test)
+        others = model.predict_proba_by_each(rows.x[~rows.given])
+        seconds = {heard.name: round(heard.seconds, 2) for heard in model.pooled_.heard}
+        return [
+            Said(method, test[name], others[name], {"seconds": seconds[name]})
+            for method, name in ((method, NETWORK + method) for method in NETWORKS)
+        ]
+
+    def _line(self, said: Said) -> Line:
+        """How good it is, and how many of the unlabeled rows' labels are right."""
+        right = clipped(said.others).argmax(1) == self.rows.y[~self.rows.given]
+        return judged(said, self.rows) | {"right": int(right.sum())}
 
 
-def scaled(split: Split) -> Split:
-    """The pixels centred, and rows of one length, by the rows that are there to learn from.
+def rows_of(split: Split) -> Rows:
+    """The labeled and the unlabeled digits in one table, and those for the test.
 
-    >>> split = scaled(digits(labels=50, seed=0))
-    >>> round(float(split.unlabeled[0].norm(dim=1).mean()))
-    3
+    >>> rows = rows_of(digits(labels=50, seed=0))
+    >>> rows.x.shape, int(rows.given.sum()), rows.x_test.shape
+    ((1447, 64), 50, (350, 64))
     """
-    rows = torch.cat([split.labeled[0], split.unlabeled[0]])
-    mean, scale = (torch.from_numpy(column) for column in row_scale(rows.numpy()))
+    x, y = (
+        np.concatenate([part.numpy() for part in parts])
+        for parts in zip(split.labeled, split.unlabeled, strict=True)
+    )
+    given = np.arange(len(y)) < len(split.labeled[1])
+    return Rows(x, y, given, *(part.numpy() for part in split.test))
 
-    def part(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        return ((x - mean) / scale).float(), y
 
-    return Split(part(*split.labeled), part(*split.unlabeled), part(*split.test))
+def at_unit_variance(rows: Rows) -> Rows:
+    """The pixels as scikit-learn's methods get them, on the one scale that the networks have, too.
+
+    >>> rows = at_unit_variance(rows_of(digits(labels=50, seed=0)))
+    >>> bool(abs((rows.x**2).mean() - 1) < 0.1)
+    True
+    """
+    found = read_inputs(rows.x)
+    test = prepare(found.preprocessing, rows.x_test)
+    return replace(rows, x=unit_columns(found.x), x_test=unit_columns(test.x))
+
+
+def _since(begin: float) -> float:
+    return round(time.perf_counter() - begin, 2)

@@ -38,23 +38,24 @@ def top(
         raise typer.Exit
 
 
-@app.command(epilog="Example: labelgrad demo --seeds 2 --steps 1000 --out runs/short")
+@app.command(epilog="Example: labelgrad demo --seeds 2 --labels 100 --out runs/short")
 def demo(
-    seeds: Annotated[int, typer.Option(min=1, help="How many splits of the data.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="How many splits of the data.")] = 4,
     labels: Annotated[int, typer.Option(help="Labeled digits, a multiple of 10.")] = 50,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of each run.")] = 7000,
-    workers: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 2,
-    out: Annotated[Path, typer.Option(help="Where runs, table and picture go.")] = Path(
-        "runs/demo"
-    ),
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Training steps of each network; as `fit` if not said."),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Splits side by side.")] = 2,
+    out: Annotated[Path, typer.Option(help="Where results and picture go.")] = Path("runs/demo"),
 ) -> None:
-    """Digits with few labels: supervised beside LGA, the same network and budget.
+    """Digits with few labels: the pool and its student beside LGA alone and scikit-learn.
 
-    Killed or stopped, the same command goes on where it was; finished runs are not run again.
+    Killed or stopped, the same command goes on with the splits that are missing.
     """
     from labelgrad.cli.demo import run_demo
 
-    run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out)
+    run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out, command=typed())
 
 
 @app.command(epilog="Example: labelgrad fit pets.csv --target kind --out runs/pets")

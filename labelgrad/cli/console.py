@@ -19,6 +19,7 @@ from rich.progress import (
     MofNCompleteColumn,
     TaskID,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.progress import Progress as RichProgress
@@ -187,12 +188,12 @@ class Lines:
 
 
 class Tally:
-    """How many of many short pieces of work are done, and which are under way."""
+    """How many pieces of work are done, which tell no steps, and which are under way."""
 
     def __init__(self, console: Console, every: float = 10.0):
         self._console, self._every, self._said = console, every, 0.0
         self._under_way: dict[str, None] = {}
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         self._rich = RichProgress(
             *columns, TextColumn("{task.description}"), console=console, transient=True
         )

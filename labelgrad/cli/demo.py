@@ -1,109 +1,128 @@
-"""`labelgrad demo`: run digits both ways, print a table, draw the curves."""
+"""`labelgrad demo`: digits by the pool and by others, a table, a sentence, a picture."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.bench.digits import METHODS, digits_run
-from labelgrad.cli.console import progress
+from labelgrad.bench.digits import OURS, PEERS, TITLES, DigitsTrial
+from labelgrad.bench.peer_trial import SURE
+from labelgrad.cli.console import Tally, add_missing, say, say_pictures
 from labelgrad.datasets.digits import digits
-from labelgrad.training.parallel import finish_all
+from labelgrad.training.results import Line, Results
 
-Histories = dict[str, list[list[dict[str, Any]]]]  # for each method, one history a seed
-
-COLUMNS = {  # heading: (key in a record, factor, decimals)
-    "error %": ("test_error", 100, 1),
-    "loss": ("test_loss", 1, 2),
-    "ECE": ("test_ece", 1, 2),
-    "labels %": ("imputed_accuracy", 100, 1),
-    "time, s": ("seconds", 1, 0),
-}
-NAMES = {"supervised": "supervised", "lga-evidence": "LGA"}
+HEADS = ("\nerror %", "\nloss", "labels\nright %", "\nsure %", "sure\nright %", "\nseconds")
+LEGEND = (
+    "Error and loss on test digits, mean ± standard deviation over the splits. “Labels” are those "
+    f"of the unlabeled digits, and “sure” those that claim more than {SURE:g}. One fit gives the "
+    "last four rows: its seconds stand with the pool and the student, and the networks' include "
+    "their cross-validation."
+)
 
 
-def run_demo(*, seeds: int, labels: int, steps: int, workers: int, out: Path) -> None:
-    """Train, then print the table and where the picture is."""
+def run_demo(
+    *, seeds: int, labels: int, steps: int | None, workers: int, out: Path, command: str
+) -> None:
+    """Fit the splits that are missing, then print what came of all, and where the picture is."""
     console = Console()
     split = digits(labels=labels)  # a bad count of labels is said before any work begins
-    console.print(
-        f"Digits: {labels} labeled, {len(split.unlabeled[0])} unlabeled, {len(split.test[0])} "
-        f"for the test; {seeds} splits, {steps} steps each, supervised beside LGA.",
-        highlight=False,
+    say(
+        console,
+        f"Digits: {labels} labeled, {len(split.unlabeled[0])} unlabeled, {len(split.test[0])} for "
+        f"the test; {seeds} split{'s' if seeds > 1 else ''}, {len(TITLES)} methods.",
     )
+    folder = out / (f"{labels}-labels" + (f"-{steps}-steps" if steps else ""))
+    results = Results(folder, {"labels": labels, "steps": steps})
     jobs = {
-        f"{NAMES[method]}, seed {seed}": {
-            "method": method,
-            "seed": seed,
-            "labels": labels,
-            "steps": steps,
-            "folder": out / f"{labels}-labels-{steps}-steps" / f"{method}-{seed}",
-        }
+        f"split {seed + 1}": {"seed": seed, "labels": labels, "network_steps": steps}
         for seed in range(seeds)
-        for method in METHODS
+        if not results.has(seed=seed)
     }
-    found = finish_all(digits_run, jobs, workers=workers, progress=progress(console))
-    histories = {
-        method: [found[f"{NAMES[method]}, seed {seed}"] for seed in range(seeds)]
-        for method in METHODS
-    }
-    console.print(results_table(histories))
-    console.print(
-        f"Mean ± standard deviation over {seeds} splits at the last step, on test digits; "
-        f"“labels” is how many of the imputed ones are right.",
-        highlight=False,
-    )
-    console.print(f"The curves: {draw(histories, labels, out)}", soft_wrap=True, highlight=False)
+    add_missing(DigitsTrial, jobs, results, workers=workers, command=command, shown=Tally(console))
+    show(console, [line for line in results.lines if line["seed"] < seeds], labels, out)
 
 
-def results_table(histories: Histories) -> Table:
-    """One row a method, at the last step."""
+def show(console: Console, lines: Sequence[Line], labels: int, out: Path) -> None:
+    """The table, what it says in sentences, and the picture."""
+    from labelgrad.bench.digits_figure import draw_digits
+
+    console.print(results_table(lines))
+    console.print(LEGEND, highlight=False)
+    for key in ("error", "loss"):
+        say(console, conclusion(lines, key))
+    say_pictures(console, draw_digits(lines, labels, out))
+
+
+def results_table(lines: Sequence[Line]) -> Table:
+    """One row a method."""
     table = Table(
         Column("", no_wrap=True),
-        *(Column(heading, justify="right", no_wrap=True) for heading in COLUMNS),
+        *(Column(head, justify="right", no_wrap=True) for head in HEADS),
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),  # so that 80 columns are enough
+        pad_edge=False,
+        show_edge=False,
     )
-    for method, runs in histories.items():
-        last = [history[-1] for history in runs]
-        table.add_row(NAMES[method], *(_cell(last, *column) for column in COLUMNS.values()))
+    for method, title in TITLES.items():
+        table.add_row(title, *_cells([line for line in lines if line["method"] == method]))
     return table
 
 
-def _cell(last: list[dict[str, Any]], key: str, factor: float, decimals: int) -> str:
-    values = [factor * line[key] for line in last if key in line]
-    if not values:
-        return "–"
+def conclusion(lines: Sequence[Line], key: str) -> str:
+    """Who has the lowest error or loss, and how the best of the other house does beside it.
+
+    >>> errors = dict.fromkeys(TITLES, 0.2) | {"label-spreading-knn": 0.11, "pool": 0.1}
+    >>> lines = [{"seed": 0, "method": name, "error": error} for name, error in errors.items()]
+    >>> conclusion(lines, "error").split("; ")[0]
+    'The pool has the lowest error, 10.0 %'
+    >>> conclusion(lines, "error").split("; ")[1]
+    'the best of scikit-learn, label spreading, has 11.0 %.'
+    """
+    found = {
+        method: {line["seed"]: line[key] for line in lines if line["method"] == method}
+        for method in TITLES
+    }
+    means = {method: mean(values.values()) for method, values in found.items()}
+    best = min(means, key=lambda method: means[method])
+    others, house = (PEERS, "scikit-learn") if best in OURS else (OURS, "ours")
+    other = min(others, key=lambda method: means[method])
+    ahead = sum(value < found[best][seed] for seed, value in found[other].items())
+    lowest, beside = (_number(means[method], key) for method in (best, other))
+    splits, first = len(found[best]), _called(best)
+    often = f" and is ahead on {ahead or 'none'} of {splits} splits" if splits > 1 else ""
+    return (
+        f"{first[0].upper()}{first[1:]} has the lowest {key}, {lowest}; the best of {house}, "
+        f"{_called(other)}, has {beside}{often}."
+    )
+
+
+def _cells(lines: Sequence[Line]) -> list[str]:
+    unlabeled, right, sure, sure_right = (
+        sum(line[key] for line in lines) for key in ("unlabeled", "right", "sure", "sure_right")
+    )
+    return [
+        _with_spread([100 * line["error"] for line in lines], 1),
+        _with_spread([line["loss"] for line in lines], 2),
+        f"{100 * right / unlabeled:.1f}",
+        f"{100 * sure / unlabeled:.0f}",
+        f"{100 * sure_right / sure:.1f}" if sure else "–",
+        f"{mean(line['seconds'] for line in lines):.1f}",
+    ]
+
+
+def _with_spread(values: Sequence[float], decimals: int) -> str:
     spread = f" ± {stdev(values):.{decimals}f}" if len(values) > 1 else ""
     return f"{mean(values):.{decimals}f}{spread}"
 
 
-def draw(histories: Histories, labels: int, out: Path) -> Path:
-    """Test error and test loss over the steps: the mean, and one thin line for each split."""
-    import matplotlib
+def _called(method: str) -> str:
+    return f"the {TITLES[method]}" if method in OURS else TITLES[method]
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
 
-    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    titles = {"test_error": "test error, %", "test_loss": "test loss"}
-    for panel, (key, title) in zip(panels, titles.items(), strict=True):
-        for (method, runs), color in zip(histories.items(), ("#5b6770", "#c8102e"), strict=True):
-            scale = 100 if key == "test_error" else 1
-            steps = [line["step"] for line in runs[0]]
-            curves = [[scale * line[key] for line in history] for history in runs]
-            for curve in curves:
-                panel.plot(steps, curve, color=color, alpha=0.25, linewidth=0.8)
-            average = [mean(values) for values in zip(*curves, strict=True)]
-            panel.plot(steps, average, color=color, linewidth=2.2, label=NAMES[method])
-        panel.set(xlabel="step", title=title, ylim=(0, None))
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.legend(frameon=False)
-    figure.suptitle(f"Digits with {labels} labels")
-    path = out / "digits.png"
-    for target in (path, path.with_suffix(".svg")):
-        figure.savefig(target, dpi=150)
-    plt.close(figure)
-    return path
+def _number(value: float, key: str) -> str:
+    return f"{100 * value:.1f} %" if key == "error" else f"{value:.2f}"

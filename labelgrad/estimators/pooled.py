@@ -213,6 +213,12 @@ class PooledClassifier(ClassifierMixin, _Witnesses, Inputs, BaseEstimator):  # t
         probabilities /= probabilities.sum(1, keepdims=True)
         return probabilities
 
+    def predict_proba_by_each(self, X: ArrayLike) -> dict[str, Array]:
+        """The same by each witness alone, under its name."""
+        check_is_fitted(self)
+        said = self.pooled_.said_of_new(self._prepare(X))
+        return {name: np.exp(logs) for name, logs in said.items()}
+
     def predict(self, X: ArrayLike) -> Array:
         """The likeliest class of each row."""
         predicted: Array = self.classes_[self.predict_proba(X).argmax(1)]

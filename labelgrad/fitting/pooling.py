@@ -73,13 +73,15 @@ class Pooled:
 
     def of_new(self, x: Tensor) -> Array:
         """What the pool says of other examples, as they were read."""
+        return self.pool.combined(self.said_of_new(x))
+
+    def said_of_new(self, x: Tensor) -> dict[str, Array]:
+        """What each witness says of other examples, as they were read, by its name."""
         seen = features(x, self.transform)
-        return self.pool.combined(
-            {
-                t.name: t.opinion.of_new(x if isinstance(t.opinion, NetworkOpinion) else seen)
-                for t in self.heard
-            }
-        )
+        return {
+            t.name: t.opinion.of_new(x if isinstance(t.opinion, NetworkOpinion) else seen)
+            for t in self.heard
+        }
 
     def of_fold(self, fold: int, rows: Array) -> Array:
         """What the pool says of rows without having heard the labels of a fold."""
