@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import labelgrad
-from labelgrad.cli.words import listed, typed
+from labelgrad.cli.words import listed, names_or_none, shares_typed, typed
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 
@@ -57,7 +57,10 @@ def demo(
     run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out)
 
 
-@app.command(epilog="Example: labelgrad fit pets.csv --target kind --out runs/pets")
+@app.command(
+    epilog="Example: labelgrad fit pets.csv --target kind --witnesses linear,neighbours "
+    "--out runs/pets"
+)
 def fit(
     data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA if not given.")] = None,
@@ -74,6 +77,15 @@ def fit(
     mirror: Annotated[
         bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
     ] = False,
+    witnesses: Annotated[
+        str | None, typer.Option(help="Heard beside the networks, by commas; none for none.")
+    ] = None,
+    opinions: Annotated[
+        Path | None, typer.Option(help="CSV of what others say about the examples.")
+    ] = None,
+    shares: Annotated[
+        str | None, typer.Option(help="How often classes occur: cat=0.2,dog=0.8.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
@@ -99,6 +111,9 @@ def fit(
         time_budget=time_budget,
         seed=seed,
         mirror=mirror or None,
+        witnesses=names_or_none(witnesses),
+        opinions=opinions,
+        shares=shares_typed(shares),
         device=device,
         resume=resume,
     )
@@ -110,8 +125,12 @@ def predict(
     data: Annotated[Path, typer.Argument(help="New data of the same kind.")],
     out: Annotated[Path, typer.Option(help="Where to write them.")] = Path("predictions.csv"),
     all_classes: Annotated[
-        bool, typer.Option("--all-classes", help="One column for each class, too.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--all-classes/--no-all-classes",
+            help="A column for each class, too; if not said, up to twenty.",
+        ),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
 ) -> None:
     """Predict labels for new data, with calibrated probabilities, as CSV."""

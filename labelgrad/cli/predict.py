@@ -11,7 +11,9 @@ from labelgrad.fitting.result import load
 from labelgrad.inputs.base import join_few
 
 
-def run_predict(run: Path, data: Path, *, out: Path, all_classes: bool, strict: bool) -> None:
+def run_predict(
+    run: Path, data: Path, *, out: Path, all_classes: bool | None, strict: bool
+) -> None:
     """Write the predictions, and say how many there are."""
     found = load(run).predict(data, strict=strict)
     found.save(out, all_classes=all_classes)

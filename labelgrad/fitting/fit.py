@@ -133,10 +133,10 @@ def fit(
             if time_budget is not None and steps is None:
                 found = affordable_steps(given, plan, own, device, time_budget, workers=workers)
                 plan = replace(plan, steps=found)
-            if folder is not None:
-                save_plan(folder, plan, given)
         heard = all_witnesses(dataset, plan, estimators, opinions)
         wanted = checked_shares(dataset, shares)
+        if folder is not None and not (folder / FILE).exists():  # all that was asked for will do
+            save_plan(folder, plan, given)
         place = None if folder is None else folder / CHECKPOINT
         trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
         name = str(data) if isinstance(data, str | Path) else dataset.kind
