@@ -86,6 +86,9 @@ def fit(
     shares: Annotated[
         str | None, typer.Option(help="How often classes occur: cat=0.2,dog=0.8.")
     ] = None,
+    keep_pool: Annotated[
+        bool, typer.Option("--keep-pool", help="Keep the witnesses, too, for predict --pool.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
@@ -114,6 +117,7 @@ def fit(
         witnesses=names_or_none(witnesses),
         opinions=opinions,
         shares=shares_typed(shares),
+        keep_pool=keep_pool,
         device=device,
         resume=resume,
     )
@@ -131,12 +135,15 @@ def predict(
             help="A column for each class, too; if not said, up to twenty.",
         ),
     ] = None,
+    pool: Annotated[
+        bool, typer.Option("--pool", help="Ask the kept pool in place of the student.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
 ) -> None:
     """Predict labels for new data, with calibrated probabilities, as CSV."""
     from labelgrad.cli.predict import run_predict
 
-    run_predict(run, data, out=out, all_classes=all_classes, strict=strict)
+    run_predict(run, data, out=out, all_classes=all_classes, strict=strict, pool=pool)
 
 
 @app.command(epilog="Example: labelgrad labels runs/pets --look 20 --look-out look.csv")

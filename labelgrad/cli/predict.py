@@ -12,10 +12,10 @@ from labelgrad.inputs.base import join_few
 
 
 def run_predict(
-    run: Path, data: Path, *, out: Path, all_classes: bool | None, strict: bool
+    run: Path, data: Path, *, out: Path, all_classes: bool | None, strict: bool, pool: bool
 ) -> None:
     """Write the predictions, and say how many there are."""
-    found = load(run).predict(data, strict=strict)
+    found = load(run).predict(data, strict=strict, pool=pool)
     found.save(out, all_classes=all_classes)
     console = Console()
     lines = [f"{len(found)} predictions: {out}"]

@@ -6,7 +6,7 @@ others see the examples as features.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,13 +73,8 @@ class Pooled:
 
     def of_new(self, x: Tensor) -> Array:
         """What the pool says of other examples, as they were read."""
-        seen = features(x, self.transform)
-        return self.pool.combined(
-            {
-                t.name: t.opinion.of_new(x if isinstance(t.opinion, NetworkOpinion) else seen)
-                for t in self.heard
-            }
-        )
+        opinions = {heard.name: heard.opinion for heard in self.heard}
+        return said_of_new(self.pool, opinions, x, self.transform)
 
     def of_fold(self, fold: int, rows: Array) -> Array:
         """What the pool says of rows without having heard the labels of a fold."""
@@ -110,6 +105,17 @@ class Pooled:
             return np.ones(len(y))
         ratio: Array = (self.pool.shares / self.pool.known)[y]
         return ratio
+
+
+def said_of_new(pool: Pool, opinions: Mapping[str, Opinion], x: Tensor, transform: Scale) -> Array:
+    """What witnesses say together of new examples, as they were read."""
+    seen = features(x, transform)
+    return pool.combined(
+        {
+            name: opinion.of_new(x if isinstance(opinion, NetworkOpinion) else seen)
+            for name, opinion in opinions.items()
+        }
+    )
 
 
 def hear_witnesses(

@@ -63,6 +63,12 @@ class Config:
             return (outputs / self.temperature).softmax(-1)
         return outputs[:, 0] * self.spread + self.mean
 
+    def predictions(
+        self, values: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
+    ) -> Predictions:
+        """Probabilities, or values, with the names of the examples they are about."""
+        return Predictions(self.key, names, self.classes, values, self.margin, skipped)
+
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
@@ -136,8 +142,7 @@ class Predictor:
         self, x: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
     ) -> Predictions:
         """The same, with names."""
-        mine = self.config
-        return Predictions(mine.key, names, mine.classes, self(x), mine.margin, skipped)
+        return self.config.predictions(self(x), names, skipped)
 
     def save(self, folder: Path) -> None:
         """Write the model, then the config that knows its digest: they cannot be mixed up."""
