@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
 from skops import io as skops
 
 import labelgrad
@@ -295,13 +296,24 @@ def test_a_pickle_is_refused(run):
     assert "cannot be used" in refusal(run)
 
 
-def test_a_tree_that_leads_out_of_itself_is_refused(run):
-    forest = skops.loads(file_of(run, "random forest").read_bytes(), trusted=kept_witness.TRUSTED)
+@pytest.mark.parametrize(
+    ("part", "number", "sentence"),
+    [
+        ("left_child", 10**6, "a tree whose branches lead nowhere"),
+        ("right_child", 0, "a tree whose branches lead nowhere"),
+        ("feature", 4, "a tree that asks for columns that there are not"),
+    ],
+)
+@pytest.mark.parametrize("in_a_pipeline", [False, True])
+def test_a_tree_that_leads_astray_is_refused(run, part, number, sentence, in_a_pipeline):
+    trusted = list(kept_witness.TRUSTED)
+    forest = skops.loads(file_of(run, "random forest").read_bytes(), trusted=trusted)
     state = forest.estimators_[0].tree_.__getstate__()
-    state["nodes"]["left_child"][0] = 10**6
+    state["nodes"][part][0] = number
     forest.estimators_[0].tree_.__setstate__(state)
-    replace_file(run, "random forest", skops.dumps(forest))
-    assert "a tree whose branches lead nowhere" in refusal(run)
+    model = make_pipeline(forest) if in_a_pipeline else forest
+    replace_file(run, "random forest", skops.dumps(model))
+    assert sentence in refusal(run)
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,7 @@ def demo(
     run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out)
 
 
-@app.command(
-    epilog="Example: labelgrad fit pets.csv --target kind --witnesses linear,neighbours "
-    "--out runs/pets"
-)
+@app.command(epilog="Example: labelgrad fit pets.csv --target kind --witnesses linear,neighbours")
 def fit(
     data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA if not given.")] = None,
@@ -78,25 +75,23 @@ def fit(
         bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
     ] = False,
     witnesses: Annotated[
-        str | None, typer.Option(help="Heard beside the networks, by commas; none for none.")
+        str | None, typer.Option(help="Such as linear,neighbours; or none.")
     ] = None,
     opinions: Annotated[
-        Path | None, typer.Option(help="CSV of what others say about the examples.")
+        Path | None, typer.Option(help="CSV of what others say of examples.")
     ] = None,
-    shares: Annotated[
-        str | None, typer.Option(help="How often classes occur: cat=0.2,dog=0.8.")
-    ] = None,
+    shares: Annotated[str | None, typer.Option(help="Of the classes: cat=0.2,dog=0.8.")] = None,
     keep_pool: Annotated[
-        bool, typer.Option("--keep-pool", help="Keep the witnesses, too, for predict --pool.")
+        bool, typer.Option("--keep-pool", help="Keep the pool for predict --pool.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
-    """Learn from data with few labels, beside a supervised baseline; keep the better model.
+    """Hear witnesses on data with few labels, pool them, keep a network they teach.
 
-    The run folder gets the model, labels.csv with a label for every unlabeled example, and
-    report.html to look at. Ctrl-C keeps what there is (exit code 130), and --resume goes on; after
-    corrections (labelgrad labels) it trains anew with them.
+    The run folder gets the model, labels.csv with a label for every unlabeled
+    example, and report.html. Ctrl-C keeps what there is (exit code 130), and
+    --resume goes on; after corrections (labelgrad labels) it trains anew.
     """
     from labelgrad.cli.fit import run_fit
 

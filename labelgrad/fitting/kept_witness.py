@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import io
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,7 +44,10 @@ TRUSTED = (  # of scikit-learn, beside what skops trusts by itself
     "sklearn.gaussian_process.kernels.RBF",
     "sklearn.gaussian_process.kernels.Sum",
     "sklearn.gaussian_process.kernels.WhiteKernel",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.tree._tree.Tree",
+    "sklearn.utils._bunch.Bunch",
 )
 READ_BY: dict[str, Says] = {  # the kinds of skops files, by how what the model says is read
     "model": probabilities_or_values,
@@ -195,10 +198,33 @@ def _skops_model(content: bytes) -> Any:
 
     _check_types(content)
     model = skops.loads(content, trusted=list(TRUSTED))
-    for part in (model, *getattr(model, "estimators_", ())):
+    for part in _inside(model):
         if hasattr(part, "tree_"):
             _check_tree(part.tree_, part.n_features_in_)
     return model
+
+
+def _inside(model: Any) -> Iterator[Any]:
+    """The model, and all that it holds, also in lists, dictionaries and arrays of objects.
+
+    >>> [part for part in _inside({"a": [1, (2,)]}) if isinstance(part, int)]
+    [2, 1]
+    """
+    waiting, seen = [model], set()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen or isinstance(part, type):
+            continue
+        seen.add(id(part))
+        yield part
+        if isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+        elif isinstance(part, np.ndarray) and part.dtype == object:
+            waiting += part.ravel().tolist()
+        elif hasattr(part, "__dict__"):
+            waiting += vars(part).values()
 
 
 def _check_types(content: bytes) -> None:
