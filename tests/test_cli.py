@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import COMMAND, hear_ctrl_c, labelgrad, labelgrad_here
+from tests.command import COMMAND, hear_ctrl_c, labelgrad, labelgrad_here, one_sentence
 
 
 def test_help_names_the_commands_and_shows_an_example():
@@ -128,3 +128,107 @@ def test_ctrl_c_is_one_line_and_the_work_is_kept(endless_demo, tmp_path):
     kept = next(tmp_path.rglob("results.jsonl")).read_text().splitlines()
     assert len(kept) >= 6
     assert len(kept) % 6 == 0  # whole splits
+
+
+# What `fit` and `predict` take
+
+
+def test_help_of_fit_names_who_is_heard():
+    said = labelgrad_here("fit", "--help")
+    for option in ("--witnesses", "--opinions", "--shares"):
+        assert option in said.stdout
+    assert "Example:" in said.stdout
+
+
+def small_table(path, classes=2):
+    lines = ["first,second,kind"]
+    for row in range(4 * classes + 20):
+        kind = f"kind-{row % classes:02}" if row < 4 * classes else ""
+        lines.append(f"{row % classes + row / 100},{row * row % 7},{kind}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "sentence"),
+    [
+        (
+            "--witnesses",
+            "liner",
+            "there is no witness 'liner'; did you mean 'linear'?",
+        ),
+        (
+            "--shares",
+            "cat=0.2,dog",
+            "--shares must be classes with numbers above 0, such as cat=0.2,dog=0.8, got 'dog'.",
+        ),
+        ("--shares", "cat=1,cat=2", "--shares must name every class once, got 'cat' twice."),
+        (
+            "--shares",
+            "kind-00=0.5",
+            "`shares` needs a number above 0 for each of the classes 'kind-00', 'kind-01', "
+            "got {'kind-00': 0.5}.",
+        ),
+    ],
+)
+def test_what_cannot_be_heard_is_one_sentence_and_leaves_no_run(tmp_path, option, given, sentence):
+    small_table(tmp_path / "small.csv")
+    said = labelgrad_here("fit", "small.csv", "--target", "kind", option, given, cwd=tmp_path)
+    assert one_sentence(said) == f"labelgrad: {sentence}"
+    assert not (tmp_path / "runs").exists()
+
+
+def fit_small(folder, *options, classes=2):
+    """A quick fit in this process, alone."""
+    data = small_table(folder / "small.csv", classes)
+    order = ("fit", data, "--target", "kind", "--steps", 5, "--out", "run", *options)
+    said = labelgrad_here(*order, cwd=folder)
+    assert said.returncode == 0, said.stderr
+    return data, said.stdout
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    monkeypatch.setattr("labelgrad.cli.fit.usual_workers", lambda device: 1)
+
+
+def test_witnesses_opinions_and_shares_by_options(tmp_path, alone):
+    rule = "\n".join(["row,rule", *(f"{row},kind-{row % 2:02}" for row in range(1, 29))])
+    (tmp_path / "rule.csv").write_text(rule + "\n")
+    options = ("--witnesses", "linear, neighbours", "--opinions", "rule.csv")
+    fit_small(tmp_path, *options, "--shares", "kind-00=0.7,kind-01=0.3")
+    kept = json.loads((tmp_path / "run" / "result.json").read_text())
+    heard = {row["name"] for row in kept["verdict"]["rows"]}
+    assert {"linear", "neighbours", "rule"} < heard
+    assert kept["plan"]["witnesses"] == "linear,neighbours"
+    assert any("70 %" in note for note in kept["notes"])
+    order = ("fit", "small.csv", "--target", "kind", "--out", "run", "--resume")
+    other = labelgrad_here(*order, "--witnesses", "linear", cwd=tmp_path)
+    assert "was begun with witnesses linear,neighbours, got linear" in one_sentence(other)
+
+
+@pytest.mark.parametrize("nobody", ["none", ""])
+def test_no_witnesses_but_the_networks(tmp_path, alone, nobody):
+    fit_small(tmp_path, "--witnesses", nobody)
+    kept = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert kept["plan"]["witnesses"] == ""
+    again = ("fit", "small.csv", "--target", "kind", "--out", "run", "--resume")
+    assert labelgrad_here(*again, "--witnesses", nobody, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("classes", "option", "columns"),
+    [
+        (2, [], 2),
+        (2, ["--no-all-classes"], 0),
+        (21, [], 0),
+        (21, ["--all-classes"], 21),
+    ],
+)
+def test_predictions_have_every_class_up_to_twenty(tmp_path, alone, classes, option, columns):
+    data, _ = fit_small(tmp_path, "--witnesses", "none", classes=classes)
+    said = labelgrad_here("predict", "run", data, "--out", "p.csv", *option, cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    head = (tmp_path / "p.csv").read_text().splitlines()[0].split(",")
+    assert head[:3] == ["row", "prediction", "probability"]
+    assert len(head) == 3 + columns

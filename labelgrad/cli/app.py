@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import labelgrad
-from labelgrad.cli.words import listed, typed
+from labelgrad.cli.words import listed, names_or_none, shares_typed, typed
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 
@@ -58,7 +58,7 @@ def demo(
     run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out, command=typed())
 
 
-@app.command(epilog="Example: labelgrad fit pets.csv --target kind --out runs/pets")
+@app.command(epilog="Example: labelgrad fit pets.csv --target kind --witnesses linear,neighbours")
 def fit(
     data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA if not given.")] = None,
@@ -75,14 +75,24 @@ def fit(
     mirror: Annotated[
         bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
     ] = False,
+    witnesses: Annotated[
+        str | None, typer.Option(help="Such as linear,neighbours; or none.")
+    ] = None,
+    opinions: Annotated[
+        Path | None, typer.Option(help="CSV of what others say of examples.")
+    ] = None,
+    shares: Annotated[str | None, typer.Option(help="Of the classes: cat=0.2,dog=0.8.")] = None,
+    keep_pool: Annotated[
+        bool, typer.Option("--keep-pool", help="Keep the pool for predict --pool.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
-    """Learn from data with few labels, beside a supervised baseline; keep the better model.
+    """Hear witnesses on data with few labels, pool them, keep a network they teach.
 
-    The run folder gets the model, labels.csv with a label for every unlabeled example, and
-    report.html to look at. Ctrl-C keeps what there is (exit code 130), and --resume goes on; after
-    corrections (labelgrad labels) it trains anew with them.
+    The run folder gets the model, labels.csv with a label for every unlabeled
+    example, and report.html. Ctrl-C keeps what there is (exit code 130), and
+    --resume goes on; after corrections (labelgrad labels) it trains anew.
     """
     from labelgrad.cli.fit import run_fit
 
@@ -100,6 +110,10 @@ def fit(
         time_budget=time_budget,
         seed=seed,
         mirror=mirror or None,
+        witnesses=names_or_none(witnesses),
+        opinions=opinions,
+        shares=shares_typed(shares),
+        keep_pool=keep_pool,
         device=device,
         resume=resume,
     )
@@ -111,14 +125,21 @@ def predict(
     data: Annotated[Path, typer.Argument(help="New data of the same kind.")],
     out: Annotated[Path, typer.Option(help="Where to write them.")] = Path("predictions.csv"),
     all_classes: Annotated[
-        bool, typer.Option("--all-classes", help="One column for each class, too.")
+        bool | None,
+        typer.Option(
+            "--all-classes/--no-all-classes",
+            help="A column for each class, too; if not said, up to twenty.",
+        ),
+    ] = None,
+    pool: Annotated[
+        bool, typer.Option("--pool", help="Ask the kept pool in place of the student.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
 ) -> None:
     """Predict labels for new data, with calibrated probabilities, as CSV."""
     from labelgrad.cli.predict import run_predict
 
-    run_predict(run, data, out=out, all_classes=all_classes, strict=strict)
+    run_predict(run, data, out=out, all_classes=all_classes, strict=strict, pool=pool)
 
 
 @app.command(epilog="Example: labelgrad labels runs/pets --look 20 --look-out look.csv")

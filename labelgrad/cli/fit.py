@@ -15,6 +15,7 @@ from rich.text import Text
 
 from labelgrad.cli.console import now_and_then, progress, say
 from labelgrad.fitting.fit import fit
+from labelgrad.fitting.kept_pool import POOL, has_pool
 from labelgrad.fitting.report import confident
 from labelgrad.fitting.result import LABELS, REPORT, Result, Summary
 from labelgrad.fitting.verdict import shown_error
@@ -29,7 +30,13 @@ MOST_WORKERS = 8
 def run_fit(data: Path, *, out: Path, device: str, **options: Any) -> None:
     """Fit, and print what a person wants to know on the way and at the end."""
     console = Console()
-    with shown_on_the_way(data, console) as (on_data, bars):
+    told: list[str] = []
+    with shown_on_the_way(data, console) as (show_data, bars):
+
+        def on_data(dataset: Dataset) -> None:
+            told.extend(dataset.notes)
+            show_data(dataset)
+
         result = fit(
             data,
             out=out,
@@ -41,7 +48,12 @@ def run_fit(data: Path, *, out: Path, device: str, **options: Any) -> None:
         )
     for said in result_lines(result):
         say(console, said) if isinstance(said, str) else console.print(said)
+    for note in result.summary.notes:
+        if note not in told:
+            say(console, note)
     say(console, f"A page to look at: {out / REPORT}")
+    if has_pool(out):
+        say(console, f"The pool, for predict --pool: {out / POOL}")
     say(console, f"The model and everything else: {out}")
     if result.summary.stopped:
         raise typer.Exit(INTERRUPTED)
@@ -91,9 +103,10 @@ def result_lines(result: Result) -> list[str | Table]:
         lines.append(f"Stopped at step {summary.step} of {summary.plan.steps}; --resume goes on.")
     lines.append(result.verdict)
     if summary.verdict.pool_is_better:
+        kept = has_pool(result.folder)
         lines.append(
             "The pool's probabilities are better than the student's by more than noise; "
-            "--keep-pool keeps it beside the student."
+            + ("predict --pool asks it." if kept else "--keep-pool keeps it beside the student.")
         )
     if summary.calibration is not None:
         found = summary.calibration

@@ -11,9 +11,11 @@ from labelgrad.fitting.result import load
 from labelgrad.inputs.base import join_few
 
 
-def run_predict(run: Path, data: Path, *, out: Path, all_classes: bool, strict: bool) -> None:
+def run_predict(
+    run: Path, data: Path, *, out: Path, all_classes: bool | None, strict: bool, pool: bool
+) -> None:
     """Write the predictions, and say how many there are."""
-    found = load(run).predict(data, strict=strict)
+    found = load(run).predict(data, strict=strict, pool=pool)
     found.save(out, all_classes=all_classes)
     console = Console()
     lines = [f"{len(found)} predictions: {out}"]

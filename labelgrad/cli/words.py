@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 
@@ -39,6 +40,47 @@ def counts(given: str) -> tuple[int, ...]:
     if not all(word.isdigit() for word in words):
         raise ValueError(f"--labels must be whole numbers with commas between, got {given!r}.")
     return tuple(int(word) for word in words)
+
+
+def names_or_none(given: str | None) -> str | None:
+    """Names with commas between as they were typed; "none" is none of them.
+
+    >>> names_or_none("linear,neighbours"), names_or_none("none"), names_or_none(None)
+    ('linear,neighbours', '', None)
+    """
+    return "" if given is not None and given.strip().lower() == "none" else given
+
+
+def shares_typed(given: str | None) -> dict[str, float] | None:
+    """Shares by class; a class may have '=' in its name, so the last one counts.
+
+    >>> shares_typed("cat=0.2, x=1=0.8")
+    {'cat': 0.2, 'x=1': 0.8}
+    >>> shares_typed("cat=0.2,dog")
+    Traceback (most recent call last):
+    ValueError: --shares must be classes with numbers above 0, such as cat=0.2,dog=0.8, got 'dog'.
+    """
+    if given is None:
+        return None
+    found: dict[str, float] = {}
+    for word in listed(given):
+        name, _, number = (part.strip() for part in word.rpartition("="))
+        if not name or not _is_positive(number):
+            raise ValueError(
+                f"--shares must be classes with numbers above 0, such as cat=0.2,dog=0.8, "
+                f"got {word!r}."
+            )
+        if name in found:
+            raise ValueError(f"--shares must name every class once, got {name!r} twice.")
+        found[name] = float(number)
+    return found
+
+
+def _is_positive(number: str) -> bool:
+    try:
+        return 0 < float(number) < math.inf
+    except ValueError:
+        return False
 
 
 def typed() -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress
+from labelgrad.fitting.kept_pool import pack_pool
 from labelgrad.fitting.labels import Imputed, examples_with_neighbours, imputed_labels
 from labelgrad.fitting.pooling import NETWORK, Pooled, hear_witnesses
 from labelgrad.fitting.predictor import Config, Predictor
@@ -40,11 +41,13 @@ def finalize(
     name: str,
     folder: Path | None,
     shares: Sequence[float] | None = None,
+    keep_pool: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Result:
     """Hear the witnesses, pool them, teach the student, judge them all, and keep what came of it.
 
-    A training that was stopped has no student: the better one of the networks is kept.
+    A training that was stopped has no student: the better one of the networks is kept. With
+    `keep_pool` the folder gets the pool, too.
     """
     if trained.step == 0:
         raise KeyboardInterrupt  # stopped before every training had begun: there is no model yet
@@ -63,6 +66,7 @@ def finalize(
         student = train_student(trained, pooled, on_step=partial(tell, STUDENT))
     verdict = verdict_of(trained, pooled, student)
     predictor = predictor_of(trained, pooled, student, verdict)
+    packed = pack_pool(pooled, predictor.config) if keep_pool else None
     outputs = predictor(dataset.x)  # all at once, as `predict` would do it
     imputed = _imputed(trained, pooled, outputs)
     judged = verdict.row(verdict.judged).error
@@ -74,7 +78,7 @@ def finalize(
         task=dataset.task,
         counts=Counts(**dataset.summary),
         skipped=dataset.skipped,
-        notes=[*dataset.notes, *pooled.notes],
+        notes=[*dataset.notes, *pooled.notes, *(packed.notes if packed else [])],
         plan=plan,
         folds=trained.folds,
         step=trained.step,
@@ -94,6 +98,8 @@ def finalize(
     examples = examples_with_neighbours(dataset, imputed, outputs, typical_error, seed=plan.seed)
     result = Result(predictor, summary, labels, arrays, page, folder, examples, pooled)
     if folder is not None:
+        if packed is not None:
+            packed.write(folder)
         result.save(folder)
     return result
 

@@ -21,6 +21,7 @@ from labelgrad.fitting.conclusion import finalize
 from labelgrad.fitting.corrections import CHECKPOINT, corrected, restart_if_corrected
 from labelgrad.fitting.corrections import FILE as CORRECTIONS
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress, Record, train_shares
+from labelgrad.fitting.kept_pool import check_can_keep, has_pool
 from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_plan
 from labelgrad.fitting.pooling import NETWORK
 from labelgrad.fitting.result import Result
@@ -59,6 +60,7 @@ def fit(
     estimators: Mapping[str, Any] | None = None,
     opinions: str | Path | None = None,
     shares: Mapping[str, float] | None = None,
+    keep_pool: bool = False,
     device: str = "cpu",
     workers: int = 1,
     out: str | Path | None = None,
@@ -87,7 +89,8 @@ def fit(
 
     With `out` everything is kept in a new folder, and `resume` goes on there; after corrections it
     trains anew with them, and `before-corrections` has the result before. Ctrl-C ends the training
-    and keeps what there is; pressed twice it ends at once.
+    and keeps what there is; pressed twice it ends at once. `keep_pool` keeps the witnesses and
+    their weights, too, for `predict(..., pool=True)`; a run that does so does so when it goes on.
 
     `on_data` is given what was read, before the training; `on_progress` a name, steps done, steps
     in all and the loss; `on_record` the record of every step, with its part and method.
@@ -106,6 +109,9 @@ def fit(
     own = model if isinstance(model, nn.Module) else None
     check_folder(folder, resume=resume)
     check_device(device)
+    keep_pool = keep_pool or has_pool(folder)
+    if keep_pool:
+        check_can_keep(folder)
     if workers < 1:
         raise ValueError(f"`workers` must be at least 1, got {workers}.")
     if on_record is not None and workers > 1:
@@ -133,15 +139,21 @@ def fit(
             if time_budget is not None and steps is None:
                 found = affordable_steps(given, plan, own, device, time_budget, workers=workers)
                 plan = replace(plan, steps=found)
-            if folder is not None:
-                save_plan(folder, plan, given)
         heard = all_witnesses(dataset, plan, estimators, opinions)
         wanted = checked_shares(dataset, shares)
+        if folder is not None and not (folder / FILE).exists():  # all that was asked for will do
+            save_plan(folder, plan, given)
         place = None if folder is None else folder / CHECKPOINT
         trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
         name = str(data) if isinstance(data, str | Path) else dataset.kind
         return finalize(
-            trained, heard, name=name, folder=folder, shares=wanted, on_progress=on_progress
+            trained,
+            heard,
+            name=name,
+            folder=folder,
+            shares=wanted,
+            keep_pool=keep_pool,
+            on_progress=on_progress,
         )
 
 

@@ -221,6 +221,8 @@ def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
         wanted, had = asked.get(field.name), getattr(plan, field.name)
         if field.name == "method" and wanted is not None:
             wanted = usable_method(dataset, wanted)
+        if field.name == "witnesses" and wanted is not None:
+            wanted = witness_names(wanted)
         if wanted is not None and wanted != had:
             raise ValueError(
                 f"The run in {folder} was begun with {field.name} {had}, got {wanted}; leave it "

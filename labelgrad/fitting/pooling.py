@@ -6,7 +6,7 @@ others see the examples as features.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,11 +77,7 @@ class Pooled:
 
     def said_of_new(self, x: Tensor) -> dict[str, Array]:
         """What each witness says of other examples, as they were read, by its name."""
-        seen = features(x, self.transform)
-        return {
-            t.name: t.opinion.of_new(x if isinstance(t.opinion, NetworkOpinion) else seen)
-            for t in self.heard
-        }
+        return said_by_each({t.name: t.opinion for t in self.heard}, x, self.transform)
 
     def of_fold(self, fold: int, rows: Array) -> Array:
         """What the pool says of rows without having heard the labels of a fold."""
@@ -112,6 +108,15 @@ class Pooled:
             return np.ones(len(y))
         ratio: Array = (self.pool.shares / self.pool.known)[y]
         return ratio
+
+
+def said_by_each(opinions: Mapping[str, Opinion], x: Tensor, transform: Scale) -> dict[str, Array]:
+    """What witnesses say of new examples, as they were read, by their names."""
+    seen = features(x, transform)
+    return {
+        name: opinion.of_new(x if isinstance(opinion, NetworkOpinion) else seen)
+        for name, opinion in opinions.items()
+    }
 
 
 def hear_witnesses(

@@ -25,6 +25,7 @@ from labelgrad.training.evaluation import predict
 FORMAT = 2  # of the folder; another one is refused, not guessed at
 AT_ONCE, MOST = 2**18, 1000  # numbers, which are 1 MB, and examples that are predicted at once
 CONFIG, MODEL = "config.json", "model.safetensors"
+MANY = 20  # classes; a column for each of more is written where it is asked for
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,12 @@ class Config:
             return (outputs / self.temperature).softmax(-1)
         return outputs[:, 0] * self.spread + self.mean
 
+    def predictions(
+        self, values: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
+    ) -> Predictions:
+        """Probabilities, or values, with the names of the examples they are about."""
+        return Predictions(self.key, names, self.classes, values, self.margin, skipped)
+
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
@@ -84,12 +91,14 @@ class Predictions:
             return self.values.tolist()
         return [self.classes[place] for place in self.values.argmax(-1).tolist()]
 
-    def columns(self, *, all_classes: bool = False) -> dict[str, list[Any]]:
-        """A table: the name, the prediction, and how sure it is.
+    def columns(self, *, all_classes: bool | None = None) -> dict[str, list[Any]]:
+        """A table: the name, the prediction, how sure it is, and every class's probability.
+
+        Of more than twenty classes there are only the likeliest's, unless `all_classes` says so.
 
         >>> import torch
         >>> found = Predictions("row", ["1"], ("cat", "dog"), torch.tensor([[0.25, 0.75]]))
-        >>> found.columns(all_classes=True)
+        >>> found.columns()
         {'row': ['1'], 'prediction': ['dog'], 'probability': ['0.750000'], \
 'cat': ['0.250000'], 'dog': ['0.750000']}
         """
@@ -103,14 +112,16 @@ class Predictions:
             return table
         table["prediction"] = self.labels
         table["probability"] = [f"{p:.6f}" for p in self.values.max(-1).values.tolist()]
+        if all_classes is None:
+            all_classes = len(self.classes) <= MANY
         if all_classes:
             for name, column in zip(self.classes, self.values.T, strict=True):
                 free = name if name not in table else f"probability of {name}"
                 table[free] = [f"{p:.6f}" for p in column.tolist()]
         return table
 
-    def save(self, path: str | Path, *, all_classes: bool = False) -> None:
-        """Write the table as CSV."""
+    def save(self, path: str | Path, *, all_classes: bool | None = None) -> None:
+        """Write the table as CSV; `all_classes` as in `columns`."""
         table = self.columns(all_classes=all_classes)
         write_whole(Path(path), csv_bytes(list(table), zip(*table.values(), strict=True)))
 
@@ -131,8 +142,7 @@ class Predictor:
         self, x: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
     ) -> Predictions:
         """The same, with names."""
-        mine = self.config
-        return Predictions(mine.key, names, mine.classes, self(x), mine.margin, skipped)
+        return self.config.predictions(self(x), names, skipped)
 
     def save(self, folder: Path) -> None:
         """Write the model, then the config that knows its digest: they cannot be mixed up."""

@@ -6,17 +6,20 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import nn
+from torch import Tensor, nn
 
 import labelgrad
 from labelgrad.files import json_bytes, write_whole
 from labelgrad.fitting.cross_validation import CurvePoint
+from labelgrad.fitting.kept_pool import KeptPool, load_pool
 from labelgrad.fitting.labels import (
     Example,
     ImputedLabel,
@@ -118,10 +121,32 @@ class Result:
     examples: list[Example] = field(default_factory=list)
     pooled: Pooled | None = None  # the witnesses themselves; a loaded run has them no more
 
-    def predict(self, data: str | Path | ArrayLike, *, strict: bool = False) -> Predictions:
-        """Predictions for new data of the kind the model was trained on: a path, or an array."""
-        new = prepare(self.predictor.config.preprocessing, data, strict=strict)
-        return self.predictor.predictions(*new)
+    def predict(
+        self, data: str | Path | ArrayLike, *, strict: bool = False, pool: bool = False
+    ) -> Predictions:
+        """Predictions for new data of the kind the model was trained on: a path, or an array.
+
+        With `pool` they are the pool's in place of the student's; a run that is loaded has it if
+        it was fitted with `keep_pool`.
+        """
+        config = self.predictor.config
+        x, names, skipped = prepare(config.preprocessing, data, strict=strict)
+        said = self._said_by_pool(x) if pool else self.predictor(x)
+        return config.predictions(said, names, skipped)
+
+    def _said_by_pool(self, x: Tensor) -> Tensor:
+        """The pool's probabilities, or its values in their own units."""
+        config, said = self.predictor.config, torch.from_numpy(self._pool.of_new(x))
+        return said.exp() if config.classes else said[:, 0] * config.spread + config.mean
+
+    @cached_property
+    def _pool(self) -> Pooled | KeptPool:
+        """The pool of this process, or that of the folder, which is read when it is needed."""
+        if self.pooled is not None:
+            return self.pooled
+        if self.folder is None:
+            raise ValueError("This result has no pool and no folder; load a run that keeps one.")
+        return load_pool(self.folder, self.predictor)
 
     def report(self, path: str | Path = REPORT) -> Path:
         """Write the report, one page that needs nothing else, and say where it is."""

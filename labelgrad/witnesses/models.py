@@ -205,18 +205,19 @@ def given(model: Any, name: str) -> Model:
         from sklearn.base import clone
 
         new = clone(model) if hasattr(model, "get_params") else copy.deepcopy(model)
-        return _WithSpread(new) if is_values(y) else new
+        return WithSpread(new) if is_values(y) else new
 
     return Model(name, make, probabilities_or_values)
 
 
-class _WithSpread:
+class WithSpread:
     """A regressor, and how far it is off where it is cross-validated."""
 
-    def __init__(self, model: Any):
-        self.model = model
+    def __init__(self, model: Any, spread: float = 1.0):
+        self.model, self.spread = model, spread
 
-    def fit(self, x: Array, y: Array) -> _WithSpread:
+    def fit(self, x: Array, y: Array) -> WithSpread:
+        """Cross-validate it, then fit it to all."""
         from sklearn.model_selection import KFold, cross_val_predict
 
         folds = KFold(min(INNER_FOLDS, len(y)), shuffle=True, random_state=0)
@@ -234,7 +235,7 @@ def probabilities_or_values(model: Any, x: Array, classes: int) -> Array:
     """What a fitted classifier says, or a regressor with its spread."""
     if classes:
         return log_probabilities(model.predict_proba(x), model.classes_, classes)
-    if isinstance(model, _WithSpread):
+    if isinstance(model, WithSpread):
         return values_with_spread(model.predict(x), model.spread)
     try:
         mean, spread = model.predict(x, return_std=True)
@@ -252,8 +253,9 @@ def spread_or_near(model: Any, x: Array, classes: int) -> Array:
 def votes_or_trees(model: Any, x: Array, classes: int) -> Array:
     """The trees' votes, and half a vote for every class alike; or their mean, and their spread."""
     if classes:
-        votes = TREES * model.predict_proba(x) + DOUBT / len(model.classes_)
-        return log_probabilities(votes / (TREES + DOUBT), model.classes_, classes)
+        trees = len(model.estimators_)
+        votes = trees * model.predict_proba(x) + DOUBT / len(model.classes_)
+        return log_probabilities(votes / (trees + DOUBT), model.classes_, classes)
     each = np.stack([tree.predict(x) for tree in model.estimators_])
     mean, spread = each.mean(0), each.std(0)
     return values_with_spread(mean, spread + DOUBT_OF_VALUES)

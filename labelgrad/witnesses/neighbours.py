@@ -70,7 +70,7 @@ class Neighbours:
 class Spread:
     """The opinion: what has arrived at each row, and how it is read."""
 
-    graph: Graph
+    graph: NearRows
     arrived: Array  # (rows, classes), or (rows, 2): of the values, and of a label at all
     factor: Array  # (classes,) to the labels' masses; of values their mean and their spread
     spread: float
@@ -103,14 +103,27 @@ class Spread:
         return values_with_spread(mean, self.spread)
 
 
-class Graph:
+class NearRows:
+    """Rows among which the nearest of any other are found."""
+
+    def __init__(self, x: Array, neighbours: int, seed: int):
+        self.x, self.neighbours, self.seed = x, max(1, neighbours), seed
+        self.search = nearest_search(x, self.neighbours + 1, seed)
+
+    def near(self, x: Array) -> tuple[Array, Array]:
+        """For each of `x` its nearest rows, and their weights."""
+        distances, places = self.search(x)
+        distances, places = distances[:, : self.neighbours], places[:, : self.neighbours]
+        return places, falling(distances)
+
+
+class Graph(NearRows):
     """Every row joined to its nearest ones, with weights that fall with the distance."""
 
     def __init__(self, x: Array, neighbours: int, seed: int):
         import scipy.sparse as sparse
 
-        self.neighbours = max(1, neighbours)
-        self.search = nearest_search(x, self.neighbours + 1, seed)
+        super().__init__(x, neighbours, seed)
         distances, places = self.search(x)
         distances, places = distances[:, 1:], places[:, 1:]  # the first is the row itself
         rows = np.repeat(np.arange(len(x)), places.shape[1])
@@ -139,12 +152,6 @@ class Graph:
             if done:
                 break
         return arrived
-
-    def near(self, x: Array) -> tuple[Array, Array]:
-        """For each of `x` its nearest rows, and their weights."""
-        distances, places = self.search(x)
-        distances, places = distances[:, : self.neighbours], places[:, : self.neighbours]
-        return places, falling(distances)
 
 
 def falling(distances: Array) -> Array:
