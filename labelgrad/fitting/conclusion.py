@@ -103,7 +103,7 @@ def verdict_of(trained: CrossValidation, pooled: Pooled, student: Student | None
     answers = [
         Answers(
             heard.name,
-            UNLABELED if heard.sees_unlabeled else LABELS,
+            UNLABELED if heard.sees_unlabeled and len(trained.unlabeled) else LABELS,
             pooled.outputs(heard.out_of_fold),
             pooled.pool.weights[heard.name],
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +82,7 @@ def hear_one(witness: Witness, case: Case) -> Heard:
     said = [opinion.of_rows(rows) for opinion, rows in zip(folds, case.folds, strict=True)]
     width = case.classes or 2
     out_of_fold = np.concatenate([*said, np.zeros((0, width))])
-    checked(final.of_rows(np.arange(min(1, len(case.x)))), min(1, len(case.x)), case.classes)
+    checked(final.of_rows(np.arange(len(case.x))), len(case.x), case.classes)
     return Heard(
         witness.name,
         witness.sees_unlabeled,
@@ -108,7 +109,10 @@ def hear_all(
         if on_witness is not None:
             on_witness(witness.name)
         try:
-            with threadpool_limits(1):  # their products are so small that threads only wait
+            # Their products are so small that threads only wait, and that a search has not
+            # converged is no news to anyone.
+            with threadpool_limits(1), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 heard.append(within(budget, hear_one, witness, case))
         except TimeoutError:
             notes.append(f"The witness {witness.name!r} took more than {budget:g} s: left out.")

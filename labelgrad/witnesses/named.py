@@ -39,7 +39,7 @@ def usual_witnesses(task: str) -> tuple[str, ...]:
     """The names of those heard where nobody says: scikit-learn's, and others that are installed.
 
     >>> usual_witnesses("classification")[:2]
-    ('linear', 'random forest')
+    ('linear', 'self-training')
     """
     return (*USUAL[task], *(name for name in WHERE_INSTALLED if find_spec(name)))
 

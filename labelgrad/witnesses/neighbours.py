@@ -88,7 +88,7 @@ class Spread:
     def _read(self, arrived: Array) -> Array:
         if self.classes:
             mass = arrived * self.factor
-            mass = mass + 1e-6 * mass.mean() + 1e-300
+            mass = mass + 1e-6 * (self.arrived * self.factor).mean() + 1e-300
             return log_probabilities(
                 mass / mass.sum(1, keepdims=True), np.arange(self.classes), self.classes
             )
@@ -106,7 +106,10 @@ class Graph:
         self.neighbours = max(1, neighbours)
         self.search = nearest_search(x, self.neighbours + 1, seed)
         distances, places = self.search(x)
-        distances, places = distances[:, 1:], places[:, 1:]  # the first is the row itself
+        itself = places == np.arange(len(x))[:, None]  # the first, but for rows that are alike
+        itself[~itself.any(1), -1] = True
+        distances = distances[~itself].reshape(len(x), -1)
+        places = places[~itself].reshape(len(x), -1)
         rows = np.repeat(np.arange(len(x)), places.shape[1])
         weights = falling(distances).ravel()
         joined = sparse.csr_matrix((weights, (rows, places.ravel())), shape=(len(x), len(x)))
