@@ -79,14 +79,15 @@ def hear_one(witness: Witness, case: Case) -> Heard:
     *folds, final = witness.hear(case.x, case.versions, case.classes, case.seed)
     if len(folds) != len(case.folds):
         raise ValueError(f"it gave {len(folds) + 1} opinions for {len(case.folds) + 1} versions")
-    said = [opinion.of_rows(rows) for opinion, rows in zip(folds, case.folds, strict=True)]
-    width = case.classes or 2
-    out_of_fold = np.concatenate([*said, np.zeros((0, width))])
+    said = [
+        checked(opinion.of_rows(rows), len(rows), case.classes)
+        for opinion, rows in zip(folds, case.folds, strict=True)
+    ]
     checked(final.of_rows(np.arange(len(case.x))), len(case.x), case.classes)
     return Heard(
         witness.name,
         witness.sees_unlabeled,
-        checked(out_of_fold, len(case.hidden), case.classes),
+        np.concatenate([*said, np.zeros((0, case.classes or 2))]),
         final,
         time.perf_counter() - began,
         folds,
