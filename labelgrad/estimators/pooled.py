@@ -267,7 +267,7 @@ class PooledRegressor(RegressorMixin, _Witnesses, Inputs, BaseEstimator):  # typ
         x, targets = self._read(X), known_values(y)
         check_consistent_length(x, targets)
         need_labels(~np.isnan(targets))
-        self._hear(_dataset(x, torch.from_numpy(targets), "regression", ()))
+        self._hear(_dataset(x, torch.tensor(targets), "regression", ()))
         self.transduction_ = targets.copy()
         self._impute()
         return self

@@ -91,6 +91,7 @@ def hear_one(witness: Witness, case: Case) -> Heard:
         final,
         time.perf_counter() - began,
         folds,
+        not len(case.hidden) or bool(getattr(witness, "presumed", True)),
     )
 
 

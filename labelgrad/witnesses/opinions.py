@@ -47,6 +47,7 @@ class Said:
     name: str
     said: Array  # (rows,) class indices or values, or (rows, classes) probabilities; NaN is silence
     sees_unlabeled: bool = True
+    presumed: bool = False  # anybody can write a file: it must show what it adds
 
     def hear(self, x: Array, labels: Sequence[Array], classes: int, seed: int) -> Sequence[Opinion]:
         """One opinion for each version of the labels."""
