@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import labelgrad
@@ -255,6 +256,23 @@ def test_a_file_counts_like_others_where_no_label_can_be_hidden():
 
 
 # The whole
+
+
+def test_a_run_that_goes_on_with_opinions_teaches_another_student(tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    truth = (x[:, 0] > 0).astype(int)
+    y, path = np.where(np.arange(40) < 16, truth, -1), tmp_path / "said.csv"
+    path.write_text("row,rule\n" + "".join(f"{row},{truth[row]}\n" for row in range(40)))
+
+    def student(**more):
+        result = labelgrad.fit(x, y, steps=5, witnesses="", **more)
+        return torch.cat([weights.flatten() for weights in result.predictor.model.parameters()])
+
+    before = student(out=tmp_path / "run")
+    after = student(out=tmp_path / "run", resume=True, opinions=path)
+    assert not torch.equal(before, after)
+    assert torch.equal(after, student(opinions=path))
+    assert torch.equal(before, student(out=tmp_path / "run", resume=True))
 
 
 def real(name):
