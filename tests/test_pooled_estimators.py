@@ -268,7 +268,16 @@ def test_shares_are_given_by_the_classes_themselves():
 
 
 @pytest.mark.parametrize(
-    "shares", [{0: 0.5, 1: 0.5}, {0: 1, 1: 1, 2: 0}, {0: 1, 1: 1, 2: -1}, {"a": 1, "b": 1, "c": 1}]
+    "shares",
+    [
+        {0: 0.5, 1: 0.5},
+        {0: 1, 1: 1, 2: 0},
+        {0: 1, 1: 1, 2: -1},
+        {"a": 1, "b": 1, "c": 1},
+        {0: 1, 1: 1, 2: float("inf")},
+        {0: 1, 1: 1, 2: float("nan")},
+        {0: 1, 1: 1, 2: "much"},
+    ],
 )
 def test_shares_of_wrong_classes_or_of_none_are_refused(shares):
     X, _, partly = iris()

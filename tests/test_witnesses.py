@@ -1,16 +1,19 @@
 """Witnesses: what each says, that hidden labels stay hidden, and that nonsense is left out."""
 
+import pickle
+import sys
 import threading
 import time
 import warnings
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neighbors import KNeighborsRegressor, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -352,6 +355,29 @@ def test_fewer_rows_than_neighbours_are_enough(rows):
     opinion = heard(Neighbours(), x, y, 2)
     assert checked(opinion.of_rows(np.arange(rows)), rows, 2).shape == (rows, 2)
     assert checked(opinion.of_new(x[:1] + 1), 1, 2).shape == (1, 2)
+
+
+class Descent:
+    """What pynndescent offers, found exactly."""
+
+    def __init__(self, x, n_neighbors, random_state):
+        self.exact = NearestNeighbors(n_neighbors=n_neighbors).fit(x)
+        self.neighbor_graph = self.query(x, n_neighbors)
+
+    def query(self, x, k):
+        distances, places = self.exact.kneighbors(x, k)
+        return places, distances
+
+
+def test_neighbours_that_are_found_approximately_can_be_pickled(monkeypatch):
+    x, _, y = clusters()
+    exact = heard(Neighbours(), x, y, 2)
+    monkeypatch.setattr(neighbours, "EXACT_UP_TO", 10)
+    monkeypatch.setitem(sys.modules, "pynndescent", SimpleNamespace(NNDescent=Descent))
+    found = pickle.loads(pickle.dumps(heard(Neighbours(), x, y, 2)))
+    assert isinstance(found.graph.search, neighbours.Approximate)
+    np.testing.assert_allclose(found.of_rows(np.arange(40)), exact.of_rows(np.arange(40)))
+    np.testing.assert_allclose(found.of_new(x + 0.1), exact.of_new(x + 0.1))
 
 
 def test_the_graph_of_one_row_is_empty():
