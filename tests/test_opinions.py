@@ -6,10 +6,13 @@ import time
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import labelgrad
 from labelgrad.witnesses import models
+from labelgrad.witnesses.base import checked
 from labelgrad.witnesses.hearing import Case, hear_all
 from labelgrad.witnesses.opinions import NO_OPINION, Said, read_opinions
 from labelgrad.witnesses.pool import combine, fit_pool
@@ -142,6 +145,54 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(tmp_path, text, sentence
     assert said.endswith(".")
     assert "\n" not in said
     assert refused.type is ValueError
+
+
+CELLS = [
+    "row",
+    "a",
+    "m:cat",
+    "m:dog",
+    "cat",
+    "dog",
+    "0",
+    "1",
+    "0.5",
+    "-1",
+    "nan",
+    "inf",
+    "",
+    '"',
+    ":",
+]
+
+
+@given(
+    lines=st.lists(st.lists(st.sampled_from(CELLS), max_size=4), max_size=4),
+    tail=st.binary(max_size=8),
+    values=st.booleans(),
+)
+def test_whatever_is_in_a_file_it_is_read_or_refused_in_a_sentence(
+    tmp_path_factory, lines, tail, values
+):
+    text = "\n".join(",".join(line) for line in lines).encode() + tail
+    place = tmp_path_factory.getbasetemp()
+    found, refused = [], None
+    try:
+        found = read_text(place, text, classes=() if values else CLASSES)
+    except ValueError as error:
+        refused = error
+    assert refused is None or (type(refused) is ValueError and str(refused).endswith("."))
+    for said in found:
+        assert said.name
+        assert len(said.said) == len(NAMES)
+        assert not np.isinf(said.said).any()
+        (opinion,) = said.hear(
+            np.zeros((4, 1)),
+            [np.array([0.1, np.nan, -1, 1]) if values else np.array([0, 1, -1, -1])],
+            0 if values else 2,
+            0,
+        )
+        checked(opinion.of_rows(np.arange(4)), 4, 0 if values else 2)
 
 
 def test_values_that_are_no_numbers_are_refused(tmp_path):
@@ -312,3 +363,25 @@ def test_good_opinions_count_and_others_do_not(tmp_path, monkeypatch, name):
     weights = with_file.pooled.pool.weights
     assert weights["good"] > 3 * max(weights["useless"], weights["harmful"])
     assert wrong(with_file) < wrong(without)
+
+
+def test_good_values_count_and_others_do_not(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 4))
+    truth = 50 + 10 * np.sin(2 * x[:, 0]) * x[:, 1]
+    columns = {
+        "good": truth + 2 * rng.normal(size=200),
+        "useless": rng.permutation(truth),
+        "harmful": 100 - truth,
+    }
+    path = tmp_path / "said.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["row", *columns])
+        writer.writerows(zip(range(200), *columns.values(), strict=True))
+    y = np.where(np.arange(200) < 60, truth, np.nan)
+    result = labelgrad.fit(x, y, steps=20, witnesses="linear", opinions=path)
+    weights = result.pooled.pool.weights
+    assert weights["good"] > 3 * max(weights["useless"], weights["harmful"])
+    off = [label.label - truth[int(label.name)] for label in result.labels]
+    assert np.sqrt(np.mean(np.square(off))) < 3
