@@ -453,6 +453,41 @@ def test_a_model_whose_probabilities_are_none_is_left_out(wrong):
     assert "'wrong' is left out" in notes[0]
 
 
+def test_spreads_of_values_become_as_large_as_the_errors_on_hidden_ones():
+    """A witness that is never far off counts for more than it says, and one that errs for less."""
+    x, truth, y = line()
+    case = case_of(x, y, 0)
+
+    @dataclass(frozen=True)
+    class Says:
+        off: float
+        spread: float
+        name: str = "says"
+        sees_unlabeled: bool = False
+
+        def hear(self, x, labels, classes, seed):
+            return [self] * len(labels)
+
+        def of_rows(self, rows):
+            return np.stack([truth[rows] + self.off, np.full(len(rows), self.spread)], 1)
+
+        def of_new(self, x):
+            return self.of_rows(np.arange(len(x)))
+
+    for off, spread in ((0.2, 1.0), (0.5, 0.1)):
+        found = hear_one(Says(off, spread), case)
+        factor = (((off / spread) ** 2 * 16 + 1) / 17) ** 0.5
+        for said in (
+            found.out_of_fold,
+            found.opinion.of_rows(np.arange(40)),
+            found.opinion.of_new(x),
+        ):
+            assert said[:, 1] == pytest.approx(np.full(len(said), spread * factor))
+        assert found.folds[0].of_rows(np.arange(3))[:, 0] == pytest.approx(truth[:3] + off)
+    silent = hear_one(Says(0.0, 1e6), case)
+    assert silent.out_of_fold[0, 1] == pytest.approx(1e6)
+
+
 def test_a_witness_that_fails_on_some_unlabeled_row_alone_is_left_out():
     class Blind(LogisticRegression):
         def predict_proba(self, X):

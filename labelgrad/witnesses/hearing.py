@@ -14,9 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from labelgrad.witnesses.base import Array, Opinion, Witness, checked, known_rows
+from labelgrad.witnesses.base import (
+    Array,
+    Opinion,
+    Witness,
+    checked,
+    known_rows,
+    values_with_spread,
+)
 
 BUDGET = 600.0  # seconds that a witness may take
+SILENT = 1e3  # a spread, in units of all values', that says nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +81,40 @@ class Case:
         return np.flatnonzero(~known)
 
 
+@dataclass(frozen=True, eq=False)
+class Rescaled:
+    """An opinion of values that is so many times as unsure as it says."""
+
+    opinion: Opinion
+    factor: float
+
+    def of_rows(self, rows: Array) -> Array:
+        """About rows of the examples it was asked about."""
+        return rescaled(self.opinion.of_rows(rows), self.factor)
+
+    def of_new(self, x: Any) -> Array:
+        """About other examples."""
+        return rescaled(self.opinion.of_new(x), self.factor)
+
+
+def rescaled(said: Array, factor: float) -> Array:
+    """The same values with so many times the spread."""
+    return values_with_spread(said[:, 0], factor * said[:, 1])
+
+
+def spread_factor(said: Array, y: Array) -> float:
+    """How many times as far off hidden values are as spreads (values, 2) say, with a pull to 1.
+
+    Whoever says nothing of a value is not off.
+
+    >>> round(spread_factor(np.array([[0.0, 1.0]] * 3), np.array([3.0, -3.0, 3.0])), 2)
+    2.65
+    """
+    spoken = said[:, 1] < SILENT
+    off = (y - said[:, 0])[spoken] / said[spoken, 1]
+    return float(np.sqrt(((off**2).sum() + 1) / (len(off) + 1)))
+
+
 def hear_one(witness: Witness, case: Case) -> Heard:
     """Hear one witness; what is no opinion is refused."""
     began = time.perf_counter()
@@ -84,10 +126,16 @@ def hear_one(witness: Witness, case: Case) -> Heard:
         for opinion, rows in zip(folds, case.folds, strict=True)
     ]
     checked(final.of_rows(np.arange(len(case.x))), len(case.x), case.classes)
+    out_of_fold = np.concatenate([*said, np.zeros((0, case.classes or 2))])
+    if not case.classes and len(out_of_fold):
+        factor = spread_factor(out_of_fold, case.y[case.hidden])
+        out_of_fold = rescaled(out_of_fold, factor)
+        folds = [Rescaled(opinion, factor) for opinion in folds]
+        final = Rescaled(final, factor)
     return Heard(
         witness.name,
         witness.sees_unlabeled,
-        np.concatenate([*said, np.zeros((0, case.classes or 2))]),
+        out_of_fold,
         final,
         time.perf_counter() - began,
         folds,
