@@ -1,5 +1,6 @@
 """The command: help, errors in one line, a demo that resumes."""
 
+import json
 import os
 import signal
 import subprocess

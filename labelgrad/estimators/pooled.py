@@ -93,7 +93,7 @@ class _Witnesses:
         self.temperature_ = 1.0 if calibration is None else calibration.temperature
         by_labels = trained.trainer(trained.methods[-1]).evaluated
         network = by_labels if student is None else student.network
-        self.module_ = network.cpu().double()
+        self.module_ = copy.deepcopy(network).cpu().double()  # in the pool it stays as it was
         self.target_mean_, self.target_scale_ = trained.mean, trained.spread
 
     def _said(self, x: Tensor) -> Array:
@@ -109,17 +109,24 @@ class _Witnesses:
     @property
     def student_(self) -> Self:
         """The same model, predicting by its student."""
+        check_is_fitted(self)
         other = copy.copy(self)
         other.predictor = "student"
         return other
 
     def without(self, *witnesses: str) -> Self:
         """The same model with fewer witnesses in its pool, weighed anew; nobody is heard again."""
+        check_is_fitted(self)
         other = copy.copy(self)
         other.pooled_ = self.pooled_.without(*witnesses)
         other.weights_ = dict(other.pooled_.pool.weights)
         other.predictor = "pool"
+        other._impute()
         return other
+
+    def _impute(self) -> None:
+        """A label for every row as fitted."""
+        raise NotImplementedError
 
 
 class PooledClassifier(ClassifierMixin, _Witnesses, Inputs, BaseEstimator):  # type: ignore[misc]
@@ -198,13 +205,17 @@ class PooledClassifier(ClassifierMixin, _Witnesses, Inputs, BaseEstimator):  # t
         indices = np.full(len(x), -1)
         indices[labeled] = encoded
         names = tuple(str(label) for label in self.classes_)
-        self._hear(_dataset(x, torch.from_numpy(indices), "classification", names), self.shares)
-        self.label_distributions_ = np.eye(len(self.classes_))[np.maximum(indices, 0)]
-        unlabeled = self.pooled_.case.unlabeled
-        if len(unlabeled):
-            self.label_distributions_[unlabeled] = np.exp(self.pooled_.of_rows(unlabeled))
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        shares = None if self.shares is None else {str(k): v for k, v in self.shares.items()}
+        self._hear(_dataset(x, torch.from_numpy(indices), "classification", names), shares)
+        self._impute()
         return self
+
+    def _impute(self) -> None:
+        case = self.pooled_.case
+        self.label_distributions_ = np.eye(case.classes)[np.maximum(case.y, 0)]
+        if len(case.unlabeled):
+            self.label_distributions_[case.unlabeled] = np.exp(self.pooled_.of_rows(case.unlabeled))
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """The probability of each class, in the order of `classes_`."""
@@ -221,7 +232,8 @@ class PooledClassifier(ClassifierMixin, _Witnesses, Inputs, BaseEstimator):  # t
 
     def predict(self, X: ArrayLike) -> Array:
         """The likeliest class of each row."""
-        predicted: Array = self.classes_[self.predict_proba(X).argmax(1)]
+        places = self.predict_proba(X).argmax(1)
+        predicted: Array = self.classes_[places]
         return predicted
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -261,14 +273,19 @@ class PooledRegressor(RegressorMixin, _Witnesses, Inputs, BaseEstimator):  # typ
         x, targets = self._read(X), known_values(y)
         check_consistent_length(x, targets)
         need_labels(~np.isnan(targets))
-        self._hear(_dataset(x, torch.from_numpy(targets), "regression", ()))
-        self.transduction_, self.spread_ = targets.copy(), np.zeros(len(targets))
+        self._hear(_dataset(x, torch.tensor(targets), "regression", ()))
+        self.transduction_ = targets.copy()
+        self._impute()
+        return self
+
+    def _impute(self) -> None:
         unlabeled = self.pooled_.case.unlabeled
+        self.transduction_ = self.transduction_.copy()
+        self.spread_ = np.zeros(len(self.transduction_))
         if len(unlabeled):
             said = self.pooled_.of_rows(unlabeled)
             self.transduction_[unlabeled] = said[:, 0] * self.target_scale_ + self.target_mean_
             self.spread_[unlabeled] = said[:, 1] * self.target_scale_
-        return self
 
     def predict(self, X: ArrayLike) -> Array:
         """The value of each row."""

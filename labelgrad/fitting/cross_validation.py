@@ -276,7 +276,7 @@ def in_spreads(dataset: Dataset) -> tuple[Tensor, float, float]:
     if dataset.task == "classification":
         return dataset.y, 0.0, 1.0
     known = dataset.y[dataset.labeled]
-    mean, spread = float(known.mean()), float(known.std(correction=0))
+    mean, spread = float(known.mean()), float(known.std(correction=0)) or 1.0
     return ((dataset.y - mean) / spread).float(), mean, spread
 
 

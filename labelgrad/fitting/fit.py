@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -190,7 +192,8 @@ def checked_shares(dataset: Dataset, shares: Mapping[str, float] | None) -> Sequ
         return None
     if dataset.task == "regression":
         raise ValueError("`shares` are of classes, and the data have values; leave them out.")
-    if set(shares) != set(dataset.classes) or not all(share > 0 for share in shares.values()):
+    usable = all(isinstance(s, Real) and 0 < float(s) < math.inf for s in shares.values())
+    if set(shares) != set(dataset.classes) or not usable:
         raise ValueError(
             f"`shares` needs a number above 0 for each of the classes {join_few(dataset.classes)}, "
             f"got {dict(shares)}."

@@ -85,7 +85,8 @@ def make_plan(
     usual = kind_named(dataset.kind).defaults(shape)
     name = OWN if isinstance(model, nn.Module) else model or usual.network
     if name != OWN:
-        network(name, shape, outputs_for(dataset))  # a name that means nothing is told at once
+        with torch.random.fork_rng(devices=[]):  # a name that means nothing is told at once
+            network(name, shape, outputs_for(dataset))
     return Plan(
         usable_method(dataset, method or METHOD),
         name,

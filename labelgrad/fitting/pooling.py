@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from labelgrad.fitting.cross_validation import ALL, CrossValidation
 from labelgrad.fitting.predictor import outputs_of
 from labelgrad.fitting.verdict import BASELINE
-from labelgrad.inputs.base import Dataset, Scale
+from labelgrad.inputs.base import Dataset, Scale, join_few
 from labelgrad.inputs.features import features
 from labelgrad.training.batches import Examples
 from labelgrad.witnesses.base import Array, Opinion, Witness, not_too_sure, values_with_spread
@@ -61,6 +61,7 @@ class Pooled:
     fitted: Fitted
     transform: Scale
     notes: list[str]
+    asked: Sequence[float] | None = None  # the classes' shares, where somebody has said them
 
     @property
     def pool(self) -> Pool:
@@ -89,7 +90,13 @@ class Pooled:
     def without(self, *names: str) -> Pooled:
         """The same with fewer witnesses, weighed anew."""
         fewer = [t for t in self.heard if t.name not in names]
-        return replace(self, heard=fewer, fitted=_weighed(self.case, fewer, None))
+        strangers = [name for name in names if name not in self.pool.weights]
+        if strangers or not fewer:
+            wrong = f"there is no {join_few(strangers)}" if strangers else "nobody is left"
+            raise ValueError(
+                f"A pool can do without some of {join_few(self.pool.weights, most=20)}: {wrong}."
+            )
+        return replace(self, heard=fewer, fitted=_weighed(self.case, fewer, self.asked))
 
     @property
     def others(self) -> list[Heard]:
@@ -133,8 +140,8 @@ def hear_witnesses(
     others, notes = hear_all(witnesses, case, budget=budget, on_witness=on_witness)
     heard = [*others, *(heard_network(trained, method) for method in trained.methods)]
     fitted = _weighed(case, heard, shares)
-    notes += _notes(dataset, fitted.pool)
-    return Pooled(case, heard, fitted, trained.transform, notes)
+    notes += _notes(dataset, fitted, is_told=shares is not None)
+    return Pooled(case, heard, fitted, trained.transform, notes, shares)
 
 
 def case_of(trained: CrossValidation) -> Case:
@@ -197,19 +204,23 @@ def _weighed(case: Case, heard: list[Heard], shares: Sequence[float] | None) -> 
         folds.astype(int),
         presumed=[t.name for t in heard if t.presumed],
     )
-    if not case.classes or not len(case.unlabeled):
+    if not case.classes or (shares is None and not len(case.unlabeled)):
         return fitted
-    said = fitted.pool.combined({t.name: t.opinion.of_rows(case.unlabeled) for t in heard})
+    said = np.zeros((0, case.classes))
+    if shares is None:
+        said = fitted.pool.combined({t.name: t.opinion.of_rows(case.unlabeled) for t in heard})
     return with_shares(fitted, said, y[hidden], y[known], shares)
 
 
-def _notes(dataset: Dataset, pool: Pool) -> list[str]:
-    """What a person should know about the weights and the shares, a sentence each."""
-    notes = []
-    if pool.is_silent:
-        what = "the mean of all values" if not len(pool.known) else "the classes' frequencies"
-        notes.append(f"No witness knew anything about hidden labels: the labels are {what}.")
-    if len(pool.known) and abs(pool.shares - pool.known).max() > 0.01:
+def _notes(dataset: Dataset, fitted: Fitted, *, is_told: bool) -> list[str]:
+    """What a person should know about the weights, and the shares if they have not told them."""
+    notes, pool = [], fitted.pool
+    if fitted.gain is not None and fitted.gain <= 0:
+        what = "the classes' frequencies" if len(pool.known) else "the mean of all values"
+        notes.append(
+            f"Of hidden labels the witnesses know no more than {what}: do not rely on the labels."
+        )
+    if len(pool.known) and not is_told and abs(pool.shares - pool.known).max() > 0.01:
         each = [
             f"{name} {100 * share:.0f} %"
             for name, share in zip(dataset.classes, pool.shares, strict=True)

@@ -18,6 +18,7 @@ from labelgrad.step import Step
 class Distillation(Objective):
     """The mean loss of the unlabeled batch under given labels (rows, width), one row each.
 
+    >>> import torch
     >>> from labelgrad import Batch
     >>> x, rows = torch.ones(2, 3), torch.arange(2)
     >>> batch = Batch(x, torch.zeros(2, dtype=torch.long), rows)

@@ -91,6 +91,9 @@ def log_probabilities(found: Any, places: Any, classes: int) -> Array:
     array([[0.25, 0.  , 0.75]])
     """
     found = np.asarray(found, dtype=float)
+    total = found.sum(1)
+    if (found < 0).any() or (abs(total - 1) > 0.01).any():
+        raise ValueError("its probabilities are negative, or do not add up to 1")
     every = np.zeros((len(found), classes))
     every[:, np.asarray(places, dtype=int)] = found
     every = np.maximum(every, LEAST)

@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from labelgrad.witnesses.base import Array, Opinion, Witness, checked, known_rows
+from labelgrad.witnesses.base import (
+    Array,
+    Opinion,
+    Witness,
+    checked,
+    known_rows,
+    values_with_spread,
+)
 
 BUDGET = 600.0  # seconds that a witness may take
+SILENT = 1e3  # a spread, in units of all values', that says nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,23 +81,65 @@ class Case:
         return np.flatnonzero(~known)
 
 
+@dataclass(frozen=True, eq=False)
+class Rescaled:
+    """An opinion of values that is so many times as unsure as it says."""
+
+    opinion: Opinion
+    factor: float
+
+    def of_rows(self, rows: Array) -> Array:
+        """About rows of the examples it was asked about."""
+        return rescaled(self.opinion.of_rows(rows), self.factor)
+
+    def of_new(self, x: Any) -> Array:
+        """About other examples."""
+        return rescaled(self.opinion.of_new(x), self.factor)
+
+
+def rescaled(said: Array, factor: float) -> Array:
+    """The same values with so many times the spread."""
+    return values_with_spread(said[:, 0], factor * said[:, 1])
+
+
+def spread_factor(said: Array, y: Array) -> float:
+    """How many times as far off hidden values are as spreads (values, 2) say, with a pull to 1.
+
+    Whoever says nothing of a value is not off.
+
+    >>> round(spread_factor(np.array([[0.0, 1.0]] * 3), np.array([3.0, -3.0, 3.0])), 2)
+    2.65
+    """
+    spoken = said[:, 1] < SILENT
+    off = (y - said[:, 0])[spoken] / said[spoken, 1]
+    return float(np.sqrt(((off**2).sum() + 1) / (len(off) + 1)))
+
+
 def hear_one(witness: Witness, case: Case) -> Heard:
     """Hear one witness; what is no opinion is refused."""
     began = time.perf_counter()
     *folds, final = witness.hear(case.x, case.versions, case.classes, case.seed)
     if len(folds) != len(case.folds):
         raise ValueError(f"it gave {len(folds) + 1} opinions for {len(case.folds) + 1} versions")
-    said = [opinion.of_rows(rows) for opinion, rows in zip(folds, case.folds, strict=True)]
-    width = case.classes or 2
-    out_of_fold = np.concatenate([*said, np.zeros((0, width))])
-    checked(final.of_rows(np.arange(min(1, len(case.x)))), min(1, len(case.x)), case.classes)
+    said = [
+        checked(opinion.of_rows(rows), len(rows), case.classes)
+        for opinion, rows in zip(folds, case.folds, strict=True)
+    ]
+    checked(final.of_rows(np.arange(len(case.x))), len(case.x), case.classes)
+    out_of_fold = np.concatenate([*said, np.zeros((0, case.classes or 2))])
+    if not case.classes and len(out_of_fold):
+        factor = spread_factor(out_of_fold, case.y[case.hidden])
+        out_of_fold = rescaled(out_of_fold, factor)
+        folds = [Rescaled(opinion, factor) for opinion in folds]
+        final = Rescaled(final, factor)
     return Heard(
         witness.name,
         witness.sees_unlabeled,
-        checked(out_of_fold, len(case.hidden), case.classes),
+        out_of_fold,
         final,
         time.perf_counter() - began,
         folds,
+        not len(case.hidden) or bool(getattr(witness, "presumed", True)),
     )
 
 
@@ -108,7 +159,10 @@ def hear_all(
         if on_witness is not None:
             on_witness(witness.name)
         try:
-            with threadpool_limits(1):  # their products are so small that threads only wait
+            # Their products are so small that threads only wait, and that a search has not
+            # converged is no news to anyone.
+            with threadpool_limits(1), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 heard.append(within(budget, hear_one, witness, case))
         except TimeoutError:
             notes.append(f"The witness {witness.name!r} took more than {budget:g} s: left out.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,9 +59,7 @@ class Model:
     def _heard(self, x: Array, labels: Array, classes: int, seed: int) -> Opinion:
         known = known_rows(labels)
         rows = np.arange(len(x)) if self.sees_unlabeled else known
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a search has not converged is no news to anyone
-            model = self.make(labels[known], x.shape[1], seed).fit(x[rows], labels[rows])
+        model = self.make(labels[known], x.shape[1], seed).fit(x[rows], labels[rows])
         return Learned(x, getattr(model, "best_estimator_", model), self.says, classes)
 
 
@@ -194,7 +191,7 @@ def _tabicl(y: Array, columns: int, seed: int) -> Any:
 def given(model: Any, name: str) -> Model:
     """Any classifier or regressor with scikit-learn's interface; it is copied, never changed.
 
-    A regressor that has no spread of its own gets the error it makes when cross-validated.
+    The spread of a regressor is the error it makes when cross-validated.
 
     >>> from sklearn.naive_bayes import GaussianNB
     >>> given(GaussianNB(), "bayes").name
@@ -246,7 +243,8 @@ def probabilities_or_values(model: Any, x: Array, classes: int) -> Array:
 
 def spread_or_near(model: Any, x: Array, classes: int) -> Array:
     """What has spread to rows; one that nothing has reached is as likely of any class."""
-    said = np.nan_to_num(model.predict_proba(x)) + UNREACHED
+    with np.errstate(invalid="ignore"):  # where nothing has arrived it is divided by nothing
+        said = np.nan_to_num(model.predict_proba(x)) + UNREACHED
     return log_probabilities(said / said.sum(1, keepdims=True), model.classes_, classes)
 
 

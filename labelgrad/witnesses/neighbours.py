@@ -125,7 +125,10 @@ class Graph(NearRows):
 
         super().__init__(x, neighbours, seed)
         distances, places = self.search(x)
-        distances, places = distances[:, 1:], places[:, 1:]  # the first is the row itself
+        itself = places == np.arange(len(x))[:, None]  # the first, but for rows that are alike
+        itself[~itself.any(1), -1] = True
+        distances = distances[~itself].reshape(len(x), -1)
+        places = places[~itself].reshape(len(x), -1)
         rows = np.repeat(np.arange(len(x)), places.shape[1])
         weights = falling(distances).ravel()
         joined = sparse.csr_matrix((weights, (rows, places.ravel())), shape=(len(x), len(x)))
@@ -179,17 +182,22 @@ def nearest_search(x: Array, neighbours: int, seed: int) -> Any:
         except ImportError:
             pass
         else:
-            index = NNDescent(x, n_neighbors=neighbours, random_state=seed)
-
-            def approximate(new: Array) -> tuple[Array, Array]:
-                if new is x:
-                    places, distances = index.neighbor_graph
-                else:
-                    places, distances = index.query(new, k=neighbours)
-                return distances, places
-
-            return approximate
+            return Approximate(x, NNDescent(x, n_neighbors=neighbours, random_state=seed))
     return NearestNeighbors(n_neighbors=neighbours).fit(x).kneighbors
+
+
+@dataclass(frozen=True, eq=False)
+class Approximate:
+    """The search of an index by pynndescent; it can be pickled."""
+
+    x: Array
+    index: Any
+
+    def __call__(self, new: Array) -> tuple[Array, Array]:
+        places, distances = self.index.neighbor_graph
+        if new is not self.x:
+            places, distances = self.index.query(new, k=places.shape[1])
+        return distances, places
 
 
 def _sources(labels: Array, classes: int) -> Array:

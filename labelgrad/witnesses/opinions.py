@@ -9,6 +9,7 @@ by the file.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,7 @@ class Said:
     name: str
     said: Array  # (rows,) class indices or values, or (rows, classes) probabilities; NaN is silence
     sees_unlabeled: bool = True
+    presumed: bool = False  # anybody can write a file: it must show what it adds
 
     def hear(self, x: Array, labels: Sequence[Array], classes: int, seed: int) -> Sequence[Opinion]:
         """One opinion for each version of the labels."""
@@ -69,8 +71,10 @@ class Said:
             return found
         spoken = known[~np.isnan(self.said[known])]
         right = int((self.said[spoken] == labels[spoken]).sum())
-        trust = max((right + 1) / (len(spoken) + classes), 1 / classes)
+        trust = (right + 1) / (len(spoken) + classes)
         found = np.tile(prior, (len(labels), 1))
+        if trust <= 1 / classes:
+            return found
         rows = np.flatnonzero(~np.isnan(self.said))
         each = np.full((len(rows), classes), (1 - trust) / max(1, classes - 1))
         each[np.arange(len(rows)), self.said[rows].astype(int)] = trust
@@ -115,20 +119,24 @@ def read_opinions(
     place = Path(path)
     try:
         with place.open(newline="", encoding="utf-8-sig") as file:
-            head, *lines = list(csv.reader(file)) or [[]]
+            head, *rest = list(csv.reader(file)) or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"The opinions in {place} cannot be read ({error}).") from None
-    if len(head) < 2 or len(set(head)) < len(head):
+        raise ValueError(
+            f"The opinions in {place} cannot be read ({error}); give a CSV file in UTF-8."
+        ) from None
+    head = [name.strip() for name in head]
+    if len(head) < 2 or len(set(head)) < len(head) or not all(head[1:]):
         raise ValueError(
             f"The opinions in {place} need a first line with names of their own for an id and one "
-            f"or more columns of opinions, got {join_few(head)}."
+            f"or more columns of opinions, got {join_few(head) or 'nothing'}."
         )
-    wrong = [number for number, line in enumerate(lines, 2) if len(line) != len(head)]
+    wrong = [number for number, line in enumerate(rest, 2) if line and len(line) != len(head)]
     if wrong:
         raise ValueError(
-            f"The opinions in {place} need {len(head)} cells in each line; lines "
-            f"{join_few(wrong, most=3)} have another number."
+            f"The opinions in {place} need {len(head)} cells in each line; of another number are "
+            f"those of line {join_few(wrong, most=3)}."
         )
+    lines = [line for line in rest if line]
     row_of = {name: row for row, name in enumerate(names)}
     unknown = [line[0] for line in lines if line[0] not in row_of]
     if unknown:
@@ -136,11 +144,11 @@ def read_opinions(
             f"The opinions in {place} are about examples that are not in the data: "
             f"{join_few(unknown, most=3)}; the first column must be their row or file."
         )
-    twice = [line[0] for line in lines]
-    if len(set(twice)) < len(twice):
-        doubled = sorted({name for name in twice if twice.count(name) > 1})
+    doubled = [name for name, times in Counter(line[0] for line in lines).items() if times > 1]
+    if doubled:
         raise ValueError(
-            f"The opinions in {place} name examples twice: {join_few(doubled, most=3)}."
+            f"The opinions in {place} name examples twice: {join_few(doubled, most=3)}; keep one "
+            f"line of each."
         )
     rows = np.array([row_of[line[0]] for line in lines], dtype=int)
     columns = {name: [line[at].strip() for line in lines] for at, name in enumerate(head) if at}
@@ -157,17 +165,24 @@ def _witnesses(
     place: Path, columns: dict[str, list[str]], classes: Sequence[str]
 ) -> dict[str, Cells]:
     """Columns put together: those of probabilities by their witness, all others alone."""
+    of_a_class = set(classes)
     found: dict[str, Cells] = {}
     parts: dict[str, dict[str, list[str]]] = {}
     for name, cells in columns.items():
-        witness, colon, of = name.rpartition(":")
-        if classes and name in classes:
+        cuts = [at for at, letter in enumerate(name) if at and letter == ":"]
+        cut = next((at for at in cuts if name[at + 1 :] in of_a_class), None)
+        if name in of_a_class:
             parts.setdefault(place.stem, {})[name] = cells
-        elif classes and colon and of in classes:
-            parts.setdefault(witness, {})[of] = cells
+        elif cut is not None:
+            parts.setdefault(name[:cut], {})[name[cut + 1 :]] = cells
         else:
             found[name] = cells
     for witness, probabilities in parts.items():
+        if witness in found:
+            raise ValueError(
+                f"The opinions in {place} have a column and probabilities of the same witness "
+                f"{witness!r}; rename one of them."
+            )
         lacking = [name for name in classes if name not in probabilities]
         if lacking:
             raise ValueError(
@@ -191,11 +206,11 @@ def _column(
     if cells and isinstance(cells[0], list):
         said = np.full((examples, len(classes)), np.nan)
         said[rows] = np.array([_numbers(place, column) for column in cells]).T
-        bad = said[(said < 0).any(1) | (said > 1).any(1)]
-        if len(bad):
+        beyond = said[(said < 0) | (said > 1)]
+        if len(beyond):
             raise ValueError(
                 f"The probabilities in {place} must be from 0 to 1, got "
-                f"{join_few(bad[0].tolist())}."
+                f"{join_few(beyond.tolist(), most=3)}."
             )
         total = said.sum(1, keepdims=True)
         return np.where(total > 0, said / np.where(total > 0, total, 1), np.nan)
@@ -216,10 +231,19 @@ def _column(
 
 
 def _numbers(place: Path, cells: Sequence[str]) -> Array:
-    try:
-        found = np.array([float(cell) if cell else np.nan for cell in cells])
-    except ValueError as error:
-        raise ValueError(f"The opinions in {place} must be numbers there: {error}.") from None
-    if np.isinf(found).any():
-        raise ValueError(f"The opinions in {place} must be finite numbers.")
+    found = np.array([_number(cell) for cell in cells])
+    wrong = [cell for cell, number in zip(cells, found, strict=True) if np.isinf(number)]
+    if wrong:
+        raise ValueError(
+            f"The opinions in {place} must be finite numbers where they are probabilities or "
+            f"values, got {join_few(wrong, most=3)}; leave a cell empty where there is none."
+        )
     return found
+
+
+def _number(cell: str) -> float:
+    """A number, NaN of an empty cell, and infinity of what is no number."""
+    try:
+        return float(cell) if cell else np.nan
+    except ValueError:
+        return np.inf

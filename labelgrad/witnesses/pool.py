@@ -25,7 +25,7 @@ from labelgrad.witnesses.shares import believed_shares, label_shares
 PULL = 5.0  # labels' worth of a preference for equal weights
 MOST = 3.0  # of a weight
 PARTS = 5  # of the labels, each judged by weights that the others set
-FADED = 0.1  # witnesses whose weights come to less say nothing
+UNHEARD = 1e-9  # precision of a value that nobody has an opinion of
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +41,6 @@ class Pool:
     weights: dict[str, float]
     known: Array  # (classes,); empty of values
     shares: Array
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether no witness was worth hearing."""
-        return sum(self.weights.values()) < FADED
 
     def combined(self, opinions: Mapping[str, Array]) -> Array:
         """What all say together: log-probabilities, or means and spreads."""
@@ -68,8 +63,8 @@ def combine(heard: Array, weights: Array, known: Array) -> Array:
     mean, spread = heard[..., 0], heard[..., 1]
     precision = weights[:, None] / spread**2  # (witnesses, rows)
     total = precision.sum(0)
-    if not total.all():  # nobody is heard: values are standardized, so this is what is known of all
-        return np.stack([np.zeros(mean.shape[1]), np.ones(mean.shape[1])], axis=1)
+    unheard = total < UNHEARD  # values are standardized, so this is what is known of all
+    total = np.where(unheard, 1.0, total)
     return np.stack([(precision * mean).sum(0) / total, total**-0.5], axis=1)
 
 
@@ -89,7 +84,9 @@ def fitted_weights(heard: Array, y: Array, known: Array, start: Array) -> Array:
     """
     from scipy.optimize import minimize
 
-    pull = PULL / max(1, len(y))
+    if not len(y):
+        return start
+    pull = PULL / len(y)
     slope = _slope_of_classes if len(known) else _slope_of_values
 
     def loss(weights: Array) -> tuple[float, Array]:
@@ -126,6 +123,7 @@ class Fitted:
     pool: Pool
     judged: Array
     weights_of: dict[int, Array]  # by fold: set by the labels of the others
+    gain: float | None = None  # how much lower the loss of `judged` is than that of the shares
 
 
 def fit_pool(
@@ -166,10 +164,11 @@ def fit_pool(
         mine = parts == part
         own = weights_of[int(part)] = fitted_weights(heard[:, ~mine], y[~mine], known, start)
         judged[mine] = combine(heard[:, mine], own, known)
+    judged = not_too_sure(judged) if classes else judged
+    nothing = combine(heard, np.zeros(len(names)), known)
+    gain = float((losses(nothing, y) - losses(judged, y)).mean())
     pool = Pool(dict(zip(names, weights.tolist(), strict=True)), known, known)
-    return Fitted(
-        pool, not_too_sure(judged) if classes else judged, {0: weights} if alone else weights_of
-    )
+    return Fitted(pool, judged, {0: weights} if alone else weights_of, gain)
 
 
 def _parts(y: Array) -> Array:
