@@ -324,7 +324,7 @@ def test_when_everything_is_labeled_the_supervised_model_is_left(place):
     take_corrections(labelgrad.load(place / "pets"), place / "more.csv")
     again = labelgrad.fit(place / "pets.csv", target="answer", out=place / "pets", resume=True)
     assert again.labels == []
-    assert "supervised model alone" in again.verdict
+    assert "no unlabeled data" in again.verdict
     assert review_queue(again) == []
 
 

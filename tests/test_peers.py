@@ -198,7 +198,7 @@ def test_ours_are_judged_too(data, monkeypatch):
 class Pooled:
     """As the pool will be: one fit, a student, and the pool without a witness."""
 
-    def __init__(self, random_state, predictor):
+    def __init__(self, random_state, standardize):
         self.model = LGAClassifier(steps=3, random_state=random_state)
 
     def fit(self, X, y):

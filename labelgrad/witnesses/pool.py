@@ -24,6 +24,7 @@ from labelgrad.witnesses.shares import believed_shares, label_shares
 
 PULL = 5.0  # labels' worth of a preference for equal weights
 MOST = 3.0  # of a weight
+MODEST = 0.01  # the least that a witness may give one of a few even classes
 PARTS = 5  # of the labels, each judged by weights that the others set
 UNHEARD = 1e-9  # precision of a value that nobody has an opinion of
 
@@ -57,6 +58,24 @@ class Pool:
 
 def combine(heard: Array, weights: Array, known: Array) -> Array:
     """Opinions (witnesses, rows, columns) as one, by weights; `known` is empty for values."""
+    return _weighed(modest(heard, known), weights, known)
+
+
+def modest(heard: Array, known: Array) -> Array:
+    """Opinions of which none is surer than a few labels could have made it.
+
+    Where a witness that is all but certain errs, no weight of the others makes up for it.
+
+    >>> np.exp(modest(np.log([[0.9999, 0.0001]]), np.array([0.5, 0.5]))).round(2)
+    array([[0.99, 0.01]])
+    """
+    if not len(known):
+        return heard
+    least = min(MODEST, 0.1 / len(known)) * len(known) * known
+    return normalized(np.maximum(heard, np.log(least)))
+
+
+def _weighed(heard: Array, weights: Array, known: Array) -> Array:
     if len(known):
         prior = np.log(known)
         return normalized(prior + np.tensordot(weights, heard - prior, 1))
@@ -86,11 +105,11 @@ def fitted_weights(heard: Array, y: Array, known: Array, start: Array) -> Array:
 
     if not len(y):
         return start
-    pull = PULL / len(y)
+    pull, heard = PULL / len(y), modest(heard, known)
     slope = _slope_of_classes if len(known) else _slope_of_values
 
     def loss(weights: Array) -> tuple[float, Array]:
-        said = combine(heard, weights, known)
+        said = _weighed(heard, weights, known)
         away = weights - start
         found = losses(said, y).mean() + pull * (away**2).sum()
         return float(found), slope(heard, weights, said, y, known) + 2 * pull * away
