@@ -112,15 +112,19 @@ def test_the_same_seed_gives_the_same_intervals():
 
 
 def test_a_student_that_lost_something_is_told():
-    def verdict(student):
-        rows = [
-            Judged("pool", "pool", Estimate(0.1, 0.0, 0.2), 0.3),
-            Judged("student", "student", Estimate(0.1, 0.0, 0.2), student),
-        ]
-        return Verdict("classification", 40, rows, kept="student")
+    y = torch.arange(60) % 2
+    sure = 4.0 * torch.nn.functional.one_hot(y).double()
+    noise = torch.randn(60, 2, generator=torch.Generator().manual_seed(0)).double()
 
-    assert verdict(0.35).pool_is_better
-    assert not verdict(0.33).pool_is_better
+    def verdict(student):
+        answers = [Answers("pool", "pool", sure), Answers("student", "student", student)]
+        return judge("classification", y, answers, kept="student")
+
+    worse = verdict(sure / 2)
+    assert worse.pool_is_better
+    wanted = torch.nn.functional.cross_entropy
+    assert worse.student_behind.value == pytest.approx(float(wanted(sure / 2, y) - wanted(sure, y)))
+    assert not verdict(sure + 0.1 * noise).pool_is_better
     assert not verdict(None).pool_is_better
 
 

@@ -26,7 +26,7 @@ from labelgrad.objectives.supervised import Supervised
 from labelgrad.training.batches import TensorBatches
 from labelgrad.training.recipe import Recipe, Run
 
-STEPS, BATCH, HIDDEN = 5000, 50, (128, 128)  # as the estimators have them
+STEPS, BATCH, HIDDEN = 5000, 50, (128, 128)  # as the estimators of 0.1 had them
 LEARNING_RATE, SUPERVISED_WEIGHT = 2e-4, 0.1
 
 RATES = (0.01, 0.03, 0.1)  # α_w of Algorithm 1

@@ -160,6 +160,7 @@ class Lines:
     def __init__(self, console: Console, every: float):
         self._console, self._every = console, every
         self._said: dict[str, float] = {}
+        self._done: set[str] = set()
         self._speed: dict[str, Speed] = {}
 
     def __enter__(self) -> Self:
@@ -171,6 +172,10 @@ class Lines:
     def update(self, name: str, done: int, total: int, loss: float) -> None:
         speed = self._speed.setdefault(name, Speed(done))
         now = time.monotonic()
+        if name in self._done:
+            return
+        if done >= total:
+            self._done.add(name)
         if done < total and now - self._said.setdefault(name, now) < self._every:
             return
         self._said[name] = now

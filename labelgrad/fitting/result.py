@@ -88,8 +88,9 @@ class Summary:
             Judged(**row | {"error": None if row["error"] is None else Estimate(**row["error"])})
             for row in judged["rows"]
         ]
-        if judged["difference"] is not None:
-            judged["difference"] = Estimate(**judged["difference"])
+        for name in ("difference", "student_behind"):
+            if judged[name] is not None:
+                judged[name] = Estimate(**judged[name])
         own = {k: v for k, v in found.items() if k not in ("format", "labelgrad")}
         own |= {
             "counts": Counts(**found["counts"]),

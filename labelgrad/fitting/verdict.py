@@ -65,6 +65,7 @@ class Verdict:
     kept: str  # by its name
     beside: str | None = None  # the best that saw labels alone
     difference: Estimate | None = None
+    student_behind: Estimate | None = None  # the student's loss − the pool's
 
     def row(self, name: str) -> Judged:
         """One of the rows.
@@ -108,12 +109,8 @@ class Verdict:
 
     @property
     def pool_is_better(self) -> bool:
-        """Whether the student has the larger loss, by more than a tenth, where it was judged."""
-        student = [row for row in self.rows if row.role == STUDENT and row.loss is not None]
-        pool = self.row(POOL).loss if any(row.role == POOL for row in self.rows) else None
-        if not student or pool is None or self.task != "classification":
-            return False
-        return (student[0].loss or 0.0) > 1.1 * pool + 0.01
+        """Whether the student's loss is above the pool's by more than chance."""
+        return self.student_behind is not None and self.student_behind.low > 0
 
 
 def shown_error(error: float, task: str) -> str:
@@ -194,7 +191,12 @@ def judge(
         beside = best.name
         value = _error(wrong[beside], counts, task) - _error(wrong[POOL], counts, task)
         difference = _interval(value, drawn[beside] - drawn[POOL])
-    return Verdict(task, len(y), rows, kept, beside, difference)
+    behind = None
+    if STUDENT in losses and POOL in losses:
+        more = losses[STUDENT] - losses[POOL]
+        each = np.array([np.average(more[rows], weights=counts[rows]) for rows in resamples])
+        behind = _interval(float(np.average(more, weights=counts)), each)
+    return Verdict(task, len(y), rows, kept, beside, difference, behind)
 
 
 def _not_judged(each: Answers, kept: str) -> Judged:
