@@ -31,6 +31,7 @@ from labelgrad import (
     evaluate,
 )
 from labelgrad.bench.sets import rows
+from labelgrad.fitting.plan import rate_for
 from labelgrad.inputs.kinds import prepare
 from labelgrad.losses import Loss
 
@@ -44,7 +45,7 @@ def supervised(model: Any, x: Tensor, y: Tensor, loss: Loss, width: int) -> nn.M
         Supervised,
         TensorBatches(x, y, batch_size=min(model.batch_size, len(x)), seed=model.random_state),
         steps=len(model.history_),
-        learning_rate=model.learning_rate,
+        learning_rate=rate_for(loss),
         loss=loss,
         seed=model.random_state,
     ).run()

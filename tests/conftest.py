@@ -6,10 +6,23 @@ from hypothesis import settings
 from torch import Tensor, nn
 
 from labelgrad import Batch, CrossEntropy, SquaredError, Step
+from labelgrad.witnesses import named
 
 settings.register_profile("shared-machine", deadline=None, max_examples=50)
 settings.load_profile("shared-machine")
 torch.set_num_threads(1)  # tests run side by side, and the networks here are tiny
+
+FEW = ("linear", "neighbours")  # witnesses; forests would take most of the tests' time
+
+
+@pytest.fixture(autouse=True, scope="session")
+def few_witnesses():
+    """Fits of this process hear few witnesses where nobody says; those of others, see `command`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(named, "USUAL", dict.fromkeys(named.USUAL, FEW))
+        patch.setattr(named, "WHERE_INSTALLED", ())
+        yield
+
 
 WIDTH = 3  # classes or targets in every small problem
 

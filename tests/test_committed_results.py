@@ -16,7 +16,9 @@ from labelgrad.bench.results import (
     price_of,
     times_oracle,
 )
+from labelgrad.bench.peer_trial import TITLES
 from labelgrad.bench.sets import SETS
+from labelgrad.bench.standing import of_task, standings
 from labelgrad.bench.trial import METHODS, STEPS
 from labelgrad.cli.bench import bench_row, bench_table
 from labelgrad.paper.commands.pictures import PAPER, TODAY, score_cells
@@ -150,3 +152,31 @@ def test_the_curves_share_their_points_with_the_tables():
         shared = [line for line in lines(f"curves-{data}") if line["labels"] == 1000]
         assert shared
         assert all(json.dumps(line) in known for line in shared)
+
+
+PEERS_PAGE = ROOT / "docs" / "performance.md"
+
+
+def standing_rows("Ten labels a class"):
+    """The rows of the table below a heading, by their first cell."""
+    text = PEERS_PAGE.read_text().split(f"### {section}\n")[1].split("\n### ")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return {cells[0].strip("*"): cells[1:] for cells in rows[1:] if not cells[0].startswith("-")}
+
+
+def test_the_standing_among_peers_is_that_of_the_results():
+    found = {TITLES[one.method]: one for one in standings(of_task(lines("peers"), "classification"))}
+    rows = standing_rows("Ten labels a class")
+    assert set(rows) == set(found)
+    for title, cells in rows.items():
+        one = found[title]
+        ranks = f"{one.error_rank:.2f}", f"{one.loss_rank:.2f}"
+        ratios = f"{one.error_ratio:.2f}", f"{one.loss_ratio:.2f}", str(one.clearly_behind)
+        assert tuple(cells[:5]) == (*ranks, *ratios)
+
+
+def test_the_standing_of_values_is_that_of_the_results():
+    found = {TITLES[one.method]: one for one in standings(of_task(lines("peers"), "regression"))}
+    for title, cells in standing_rows("Values, 50 labels").items():
+        one = found[title]
+        assert tuple(cells[:2]) == (f"{one.error_rank:.2f}", f"{one.error_ratio:.2f}")

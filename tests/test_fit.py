@@ -25,7 +25,7 @@ from labelgrad.fitting.verdict import Answers, judge, temperature
 from labelgrad.inputs.kinds import read
 from labelgrad.schedules import Drop
 from labelgrad.training.evaluation import calibration_error
-from tests.command import COMMAND, hear_ctrl_c, labelgrad_here, one_sentence
+from tests.command import COMMAND, QUICK, hear_ctrl_c, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
 
 
@@ -367,7 +367,7 @@ def test_labels_go_into_a_table_as_they_are():
 
 def start(*arguments, cwd):
     return subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
+        [*COMMAND, *map(str, arguments), *QUICK],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

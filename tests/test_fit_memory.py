@@ -32,7 +32,8 @@ def megabytes(of):
 
 def fit(x, y):
     methods = set()
-    labelgrad.fit(x, y, model=Small(), steps=3, on_record=lambda r: methods.add(r["method"]))
+    heard = lambda record: methods.add(record["method"])
+    labelgrad.fit(x, y, model=Small(), steps=3, witnesses="", on_record=heard)
     assert methods == {"supervised", "lga-evidence"}
 
 x, y = pictures(4000)

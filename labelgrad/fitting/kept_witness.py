@@ -11,7 +11,7 @@ import copy
 import io
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,6 +26,7 @@ from labelgrad.files import unshared
 from labelgrad.fitting.pooling import NetworkOpinion
 from labelgrad.inputs.base import Scale, join_few
 from labelgrad.witnesses.base import Array, Learned, Opinion
+from labelgrad.witnesses.hearing import Rescaled
 from labelgrad.witnesses.models import (
     Says,
     WithSpread,
@@ -60,6 +61,9 @@ ENDINGS = dict.fromkeys(READ_BY, ".skops") | {
     NEIGHBOURS: ".safetensors",
     NETWORK: ".safetensors",
 }
+
+
+FACTOR = "times as unsure"  # among the numbers of a witness of values: see `hearing.Rescaled`
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,9 @@ class Silence:
 
 def pack(opinion: Opinion) -> Packed:
     """The witness as a file would hold it; a ValueError says why one cannot be kept."""
+    if isinstance(opinion, Rescaled):
+        inner = pack(opinion.opinion)
+        return replace(inner, settings=inner.settings | {FACTOR: opinion.factor})
     if isinstance(opinion, Spoken):
         return Packed(OPINIONS)
     if isinstance(opinion, NetworkOpinion):
@@ -122,7 +129,9 @@ def unpack(packed: Packed, asked: Asked) -> Opinion:
         NETWORK: _unpack_network,
         NEIGHBOURS: _unpack_neighbours,
     }
-    return unpack_kind.get(packed.kind, _unpack_model)(packed, asked)
+    opinion = unpack_kind.get(packed.kind, _unpack_model)(packed, asked)
+    factor = packed.settings.get(FACTOR)
+    return opinion if factor is None else Rescaled(opinion, factor)
 
 
 def _unpack_network(packed: Packed, asked: Asked) -> NetworkOpinion:

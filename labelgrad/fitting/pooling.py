@@ -119,11 +119,9 @@ class Pooled:
 
 def said_by_each(opinions: Mapping[str, Opinion], x: Tensor, transform: Scale) -> dict[str, Array]:
     """What witnesses say of new examples, as they were read, by their names."""
-    seen = features(x, transform)
-    return {
-        name: opinion.of_new(x if isinstance(opinion, NetworkOpinion) else seen)
-        for name, opinion in opinions.items()
-    }
+    networks = {n for n, opinion in opinions.items() if isinstance(opinion, NetworkOpinion)}
+    seen = features(x, transform) if len(networks) < len(opinions) else None
+    return {n: opinion.of_new(x if n in networks else seen) for n, opinion in opinions.items()}
 
 
 def hear_witnesses(
@@ -136,7 +134,7 @@ def hear_witnesses(
 ) -> Pooled:
     """Hear all witnesses on the folds that the networks were trained on, and weigh them."""
     dataset = trained.dataset
-    case = case_of(trained)
+    case = case_of(trained, with_features=bool(witnesses))
     others, notes = hear_all(witnesses, case, budget=budget, on_witness=on_witness)
     heard = [*others, *(heard_network(trained, method) for method in trained.methods)]
     fitted = _weighed(case, heard, shares)
@@ -144,10 +142,11 @@ def hear_witnesses(
     return Pooled(case, heard, fitted, trained.transform, notes, shares)
 
 
-def case_of(trained: CrossValidation) -> Case:
+def case_of(trained: CrossValidation, *, with_features: bool = True) -> Case:
     """What witnesses are asked about: the features, labels and folds of the trainings."""
     dataset, is_value = trained.dataset, trained.dataset.task == "regression"
-    seen = features(dataset.x, trained.transform)
+    nothing = np.zeros((len(dataset.x), 0))  # networks see the examples themselves
+    seen = features(dataset.x, trained.transform) if with_features else nothing
     y = trained.y.double().numpy() if is_value else dataset.y.numpy()
     folds = [rows.numpy() for rows in trained.held_out_rows()]
     return Case(seen, y, folds, len(dataset.classes), trained.plan.seed)
