@@ -157,16 +157,19 @@ def test_the_curves_share_their_points_with_the_tables():
 PEERS_PAGE = ROOT / "docs" / "performance.md"
 
 
-def standing_rows("Ten labels a class"):
+def standing_rows(section):
     """The rows of the table below a heading, by their first cell."""
     text = PEERS_PAGE.read_text().split(f"### {section}\n")[1].split("\n### ")[0]
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    return {cells[0].strip("*"): cells[1:] for cells in rows[1:] if not cells[0].startswith("-")}
+    return {cells[0].strip("*"): cells[1:] for cells in rows[1:]}
+
+
+def standing_of(task):
+    return {TITLES[one.method]: one for one in standings(of_task(lines("peers"), task))}
 
 
 def test_the_standing_among_peers_is_that_of_the_results():
-    found = {TITLES[one.method]: one for one in standings(of_task(lines("peers"), "classification"))}
-    rows = standing_rows("Ten labels a class")
+    found, rows = standing_of("classification"), standing_rows("Ten labels a class")
     assert set(rows) == set(found)
     for title, cells in rows.items():
         one = found[title]
@@ -176,7 +179,8 @@ def test_the_standing_among_peers_is_that_of_the_results():
 
 
 def test_the_standing_of_values_is_that_of_the_results():
-    found = {TITLES[one.method]: one for one in standings(of_task(lines("peers"), "regression"))}
-    for title, cells in standing_rows("Values, 50 labels").items():
+    found, rows = standing_of("regression"), standing_rows("Values, 50 labels")
+    assert set(rows) == set(found)
+    for title, cells in rows.items():
         one = found[title]
         assert tuple(cells[:2]) == (f"{one.error_rank:.2f}", f"{one.error_ratio:.2f}")

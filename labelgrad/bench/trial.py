@@ -1,7 +1,7 @@
 """One rule for the labels on many sets: supervised, LGA at several rates, LGA by evidence.
 
-All train the estimators' network, as slowly as the estimators of 0.1 did. Nothing is chosen: what is
-reported is the model of the last step.
+All train the estimators' network, as slowly as the estimators of 0.1 did. Nothing is chosen: what
+is reported is the model of the last step.
 """
 
 from __future__ import annotations
