@@ -8,6 +8,7 @@ from statistics import mean
 import pytest
 from rich.console import Console
 
+from labelgrad.bench.peer_trial import TITLES
 from labelgrad.bench.results import (
     EVIDENCE,
     FIXED,
@@ -16,7 +17,6 @@ from labelgrad.bench.results import (
     price_of,
     times_oracle,
 )
-from labelgrad.bench.peer_trial import TITLES
 from labelgrad.bench.sets import SETS
 from labelgrad.bench.standing import of_task, standings
 from labelgrad.bench.trial import METHODS, STEPS
