@@ -1,6 +1,6 @@
 """A label for every unlabeled example, and what its neighbours say about it.
 
-The label is what the label table settled on, where the kept method has one, and else the model's.
+The label is what the pool of all witnesses says, and the prediction is the kept model's.
 Neighbours are the examples most like it. Rows of a table are alike by their columns, pictures by
 what the model says of them: two pictures of one thing are seldom near each other pixel by pixel.
 """
