@@ -23,6 +23,7 @@ from labelgrad.inputs.columns import unit_columns
 from labelgrad.inputs.kinds import prepare, read_inputs
 from labelgrad.peers import clipped, undisturbed
 from labelgrad.training.results import Line
+from labelgrad.witnesses.named import USUAL
 
 PEERS = {"logistic-regression": "logistic regression", "label-spreading-knn": "label spreading"}
 NETWORKS = {"supervised": "supervised network", "lga-evidence": "LGA network"}
@@ -50,7 +51,9 @@ class DigitsTrial:
         witnesses: str | None = None,
     ):
         self.rows, self.seed = rows_of(digits(labels=labels, seed=seed)), seed
-        self.model = PooledClassifier(witnesses, steps=network_steps, random_state=seed)
+        # Not those that happen to be installed: everybody is to see the same numbers.
+        heard = USUAL["classification"] if witnesses is None else witnesses
+        self.model = PooledClassifier(heard, steps=network_steps, random_state=seed)
         self.history: list[Line] = []
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
