@@ -164,12 +164,19 @@ def standing_rows(section):
     return {cells[0].strip("*"): cells[1:] for cells in rows[1:]}
 
 
-def standing_of(task):
-    return {TITLES[one.method]: one for one in standings(of_task(lines("peers"), task))}
+def standing_of(task, folder="peers"):
+    return {TITLES[one.method]: one for one in standings(of_task(lines(folder), task))}
 
 
-def test_the_standing_among_peers_is_that_of_the_results():
-    found, rows = standing_of("classification"), standing_rows("Ten labels a class")
+@pytest.mark.parametrize(
+    ("section", "folder"),
+    [
+        ("Ten labels a class", "peers"),
+        ("As many labels, drawn at random", "peers-at-random"),
+    ],
+)
+def test_the_standing_among_peers_is_that_of_the_results(section, folder):
+    found, rows = standing_of("classification", folder), standing_rows(section)
     assert set(rows) == set(found)
     for title, cells in rows.items():
         one = found[title]
