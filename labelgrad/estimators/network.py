@@ -14,18 +14,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from labelgrad.estimators.inputs import Inputs, as_seed
 from labelgrad.estimators.targets import (
-    NEEDS_Y,
     Array,
-    chosen_rows,
-    known_classes,
-    known_values,
-    need_labels,
+    PartlyClasses,
+    PartlyValues,
+    checked_values,
+    encoded_classes,
 )
 from labelgrad.fitting.cross_validation import held_out_folds
 from labelgrad.fitting.fit import check_device, one_thread
@@ -164,7 +162,7 @@ class _Network:
         return predict(self.module_, x.double() if self.module is None else x)
 
 
-class LGAClassifier(ClassifierMixin, _Network, Inputs, BaseEstimator):  # type: ignore[misc]
+class LGAClassifier(PartlyClasses, ClassifierMixin, _Network, Inputs, BaseEstimator):  # type: ignore[misc]
     """A network fitted by label gradient alignment; unlabeled rows carry `y == -1`.
 
     Parameters
@@ -209,17 +207,8 @@ class LGAClassifier(ClassifierMixin, _Network, Inputs, BaseEstimator):  # type: 
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from rows with a label, and from rows that carry -1 in its place."""
-        if y is None:
-            raise ValueError(NEEDS_Y)
-        x, (targets, labeled) = self._read(X), known_classes(y)
-        check_consistent_length(x, labeled)
-        need_labels(labeled)
-        check_classification_targets(targets)
-        self.classes_, encoded = np.unique(targets, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y needs labels of at least two classes, got one class: {self.classes_[0]}."
-            )
+        x = self._read(X)
+        self.classes_, encoded, labeled = encoded_classes(x, y)
         known = torch.from_numpy(encoded)
         imputed = self._train(x, known, labeled, len(self.classes_), CrossEntropy())
         self.label_distributions_ = np.eye(len(self.classes_))[encoded[np.cumsum(labeled) - 1]]
@@ -241,14 +230,8 @@ class LGAClassifier(ClassifierMixin, _Network, Inputs, BaseEstimator):  # type: 
         predicted: Array = self.classes_[likeliest]
         return predicted
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The accuracy on the rows that have a label; unlabeled ones are left out."""
-        classes, labeled = known_classes(y)
-        kept = chosen_rows(labeled, X, sample_weight)
-        return float(super().score(kept[0], classes, kept[1]))
 
-
-class LGARegressor(RegressorMixin, _Network, Inputs, BaseEstimator):  # type: ignore[misc]
+class LGARegressor(PartlyValues, RegressorMixin, _Network, Inputs, BaseEstimator):  # type: ignore[misc]
     """A network for values, fitted by label gradient alignment; unlabeled rows carry NaN.
 
     The parameters are those of `LGAClassifier`. Targets are standardized inside, so a rate that
@@ -272,12 +255,9 @@ class LGARegressor(RegressorMixin, _Network, Inputs, BaseEstimator):  # type: ig
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from rows with a value, and from rows that carry NaN in its place."""
-        if y is None:
-            raise ValueError(NEEDS_Y)
-        x, targets = self._read(X), known_values(y)
-        check_consistent_length(x, targets)
+        x = self._read(X)
+        targets = checked_values(x, y)
         labeled = ~np.isnan(targets)
-        need_labels(labeled)
         self.target_mean_ = targets[labeled].mean()
         self.target_scale_ = targets[labeled].std() or 1.0
         known = torch.from_numpy((targets[labeled] - self.target_mean_) / self.target_scale_)
@@ -290,12 +270,6 @@ class LGARegressor(RegressorMixin, _Network, Inputs, BaseEstimator):  # type: ig
         """The value of each row."""
         check_is_fitted(self)
         return self._in_units(self._outputs(self._prepare(X)))
-
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """R² on the rows that have a value; unlabeled ones are left out."""
-        values = known_values(y)
-        kept = chosen_rows(~np.isnan(values), X, values, sample_weight)
-        return float(super().score(*kept))
 
     def _in_units(self, standardized: Tensor) -> Array:
         values: Array = standardized[:, 0].double().numpy() * self.target_scale_ + self.target_mean_

@@ -13,18 +13,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from labelgrad.estimators.inputs import Inputs, as_seed
 from labelgrad.estimators.targets import (
-    NEEDS_Y,
     Array,
-    chosen_rows,
-    known_classes,
-    known_values,
-    need_labels,
+    PartlyClasses,
+    PartlyValues,
+    checked_values,
+    encoded_classes,
 )
 from labelgrad.fitting.conclusion import calibration_of
 from labelgrad.fitting.cross_validation import CrossValidation
@@ -129,7 +127,7 @@ class _Witnesses:
         raise NotImplementedError
 
 
-class PooledClassifier(ClassifierMixin, _Witnesses, Inputs, BaseEstimator):  # type: ignore[misc]
+class PooledClassifier(PartlyClasses, ClassifierMixin, _Witnesses, Inputs, BaseEstimator):  # type: ignore[misc]
     """Linear, trees, neighbours, networks and more, weighed by labels that were hidden from them.
 
     Unlabeled rows carry `y == -1`. This is what `labelgrad.fit` does with a table.
@@ -191,17 +189,8 @@ class PooledClassifier(ClassifierMixin, _Witnesses, Inputs, BaseEstimator):  # t
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from rows with a label, and from rows that carry -1 in its place."""
-        if y is None:
-            raise ValueError(NEEDS_Y)
-        x, (targets, labeled) = self._read(X), known_classes(y)
-        check_consistent_length(x, labeled)
-        need_labels(labeled)
-        check_classification_targets(targets)
-        self.classes_, encoded = np.unique(targets, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y needs labels of at least two classes, got one class: {self.classes_[0]}."
-            )
+        x = self._read(X)
+        self.classes_, encoded, labeled = encoded_classes(x, y)
         indices = np.full(len(x), -1)
         indices[labeled] = encoded
         names = tuple(str(label) for label in self.classes_)
@@ -236,14 +225,8 @@ class PooledClassifier(ClassifierMixin, _Witnesses, Inputs, BaseEstimator):  # t
         predicted: Array = self.classes_[places]
         return predicted
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The accuracy on the rows that have a label; unlabeled ones are left out."""
-        classes, labeled = known_classes(y)
-        kept = chosen_rows(labeled, X, sample_weight)
-        return float(super().score(kept[0], classes, kept[1]))
 
-
-class PooledRegressor(RegressorMixin, _Witnesses, Inputs, BaseEstimator):  # type: ignore[misc]
+class PooledRegressor(PartlyValues, RegressorMixin, _Witnesses, Inputs, BaseEstimator):  # type: ignore[misc]
     """The same for values; unlabeled rows carry NaN.
 
     The parameters are those of `PooledClassifier`, without `shares`.
@@ -268,11 +251,8 @@ class PooledRegressor(RegressorMixin, _Witnesses, Inputs, BaseEstimator):  # typ
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from rows with a value, and from rows that carry NaN in its place."""
-        if y is None:
-            raise ValueError(NEEDS_Y)
-        x, targets = self._read(X), known_values(y)
-        check_consistent_length(x, targets)
-        need_labels(~np.isnan(targets))
+        x = self._read(X)
+        targets = checked_values(x, y)
         self._hear(_dataset(x, torch.tensor(targets), "regression", ()))
         self.transduction_ = targets.copy()
         self._impute()
@@ -292,12 +272,6 @@ class PooledRegressor(RegressorMixin, _Witnesses, Inputs, BaseEstimator):  # typ
         check_is_fitted(self)
         values: Array = self._said(self._prepare(X)) * self.target_scale_ + self.target_mean_
         return values
-
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """R² on the rows that have a value; unlabeled ones are left out."""
-        values = known_values(y)
-        kept = chosen_rows(~np.isnan(values), X, values, sample_weight)
-        return float(super().score(*kept))
 
 
 def _dataset(x: Tensor, y: Tensor, task: str, classes: tuple[str, ...]) -> Dataset:

@@ -7,9 +7,10 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 Array = NDArray[Any]
 
@@ -73,7 +74,7 @@ def need_labels(labeled: Array) -> None:
     if labeled.all():
         warnings.warn(
             "y has no unlabeled row (-1, or NaN in a regression): it is learned from labels alone.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -82,3 +83,51 @@ def chosen_rows(chosen: Array, *arrays: Any) -> list[Any]:
     return [
         None if array is None else _safe_indexing(array, np.flatnonzero(chosen)) for array in arrays
     ]
+
+
+def encoded_classes(x: Any, y: Any) -> tuple[Array, Array, Array]:
+    """The classes, the index of each known label among them, and which rows of `x` have one.
+
+    >>> encoded_classes([[0], [1], [2]], np.array([7, -1, 5]))
+    (array([5, 7]), array([1, 0]), array([ True, False,  True]))
+    """
+    if y is None:
+        raise ValueError(NEEDS_Y)
+    targets, labeled = known_classes(y)
+    check_consistent_length(x, labeled)
+    need_labels(labeled)
+    check_classification_targets(targets)
+    classes, encoded = np.unique(targets, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y needs labels of at least two classes, got one class: {classes[0]}.")
+    return classes, encoded, labeled
+
+
+def checked_values(x: Any, y: Any) -> Array:
+    """The values of the rows of `x`, NaN where there is none."""
+    if y is None:
+        raise ValueError(NEEDS_Y)
+    values = known_values(y)
+    check_consistent_length(x, values)
+    need_labels(~np.isnan(values))
+    return values
+
+
+class PartlyClasses:
+    """Accuracy on the rows that have a label."""
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The accuracy on the rows that have a label; unlabeled ones are left out."""
+        classes, labeled = known_classes(y)
+        kept = chosen_rows(labeled, X, sample_weight)
+        return float(super().score(kept[0], classes, kept[1]))  # type: ignore[misc]
+
+
+class PartlyValues:
+    """R² on the rows that have a value."""
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R² on the rows that have a value; unlabeled ones are left out."""
+        values = known_values(y)
+        kept = chosen_rows(~np.isnan(values), X, values, sample_weight)
+        return float(super().score(*kept))  # type: ignore[misc]

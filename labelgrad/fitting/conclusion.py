@@ -65,7 +65,8 @@ def finalize(
     if trained.step >= plan.steps and len(trained.unlabeled) > 1:
         student = train_student(trained, pooled, on_step=partial(tell, STUDENT))
     verdict = verdict_of(trained, pooled, student)
-    predictor = predictor_of(trained, pooled, student, verdict)
+    calibration = calibration_of(trained, student)
+    predictor = predictor_of(trained, pooled, student, verdict, calibration)
     packed = pack_pool(pooled, predictor.config) if keep_pool else None
     outputs = predictor(dataset.x)  # all at once, as `predict` would do it
     imputed = _imputed(trained, pooled, outputs)
@@ -90,7 +91,7 @@ def finalize(
         ),
         stopped=trained.step < plan.steps,
         verdict=verdict,
-        calibration=calibration_of(trained, student),
+        calibration=calibration,
         curves=trained.curves(),
     )
     arrays = held_out_arrays(trained, pooled, student)
@@ -153,11 +154,15 @@ def calibration_of(trained: CrossValidation, student: Student | None) -> Calibra
 
 
 def predictor_of(
-    trained: CrossValidation, pooled: Pooled, student: Student | None, verdict: Verdict
+    trained: CrossValidation,
+    pooled: Pooled,
+    student: Student | None,
+    verdict: Verdict,
+    calibration: Calibration | None,
 ) -> Predictor:
     """The kept model, with all it takes to use it in another process."""
     dataset, plan, is_value = trained.dataset, trained.plan, trained.dataset.task == "regression"
-    calibration, margin = calibration_of(trained, student), None
+    margin = None
     if verdict.examples and is_value:
         said = pooled.outputs(pooled.fitted.judged)[:, 0].numpy()
         off = np.abs(said - pooled.case.y[pooled.case.hidden]) * trained.spread

@@ -3,7 +3,7 @@
 It is what a run keeps: weights without code, in any format networks have. Rows of a table are cheap
 to learn from, so students of the folds are trained, too, each by a pool that has not heard the
 fold's labels: then the labels tell what the student is worth. Of pictures they would cost as much
-as a third method; there the student is judged by how near it comes to the pool.
+as a third method; there the pool's numbers stand for it.
 """
 
 from __future__ import annotations
