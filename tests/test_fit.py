@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import chdir
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,8 +26,10 @@ from labelgrad.fitting.verdict import Answers, judge, temperature
 from labelgrad.inputs.kinds import read
 from labelgrad.schedules import Drop
 from labelgrad.training.evaluation import calibration_error
-from tests.command import COMMAND, QUICK, hear_ctrl_c, labelgrad_here, one_sentence
+from tests.command import QUICK, hear_ctrl_c, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
+
+WAITS_MIDWAY = str(Path(__file__).with_name("waits_midway.py"))
 
 
 def table(path, *, rows=80, labeled=24, values=False):
@@ -365,21 +368,22 @@ def test_labels_go_into_a_table_as_they_are():
 # Stopping and going on
 
 
-def start(*arguments, cwd):
-    return subprocess.Popen(
-        [*COMMAND, *map(str, arguments), *QUICK],
+def start_and_wait_midway(*arguments, cwd):
+    """The command in a process of its own, once it has got to step 25 and stands still."""
+    process = subprocess.Popen(
+        [sys.executable, WAITS_MIDWAY, *map(str, arguments), *QUICK],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=hear_ctrl_c,
     )
-
-
-def wait_for(folder, pattern):
-    ends = time.monotonic() + 120
-    while not list(folder.glob(pattern)):
-        assert time.monotonic() < ends, f"no {pattern} came"
+    kept = "run/checkpoint/all-labels-{}/checkpoints/step-*25.safetensors"
+    ends = time.monotonic() + 300
+    while not all(list(cwd.glob(kept.format(name))) for name in ("supervised", "lga-evidence")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < ends, "step 25 was not reached"
         time.sleep(0.02)
+    return process
 
 
 @pytest.fixture(scope="module")
@@ -397,9 +401,7 @@ def undisturbed(tmp_path_factory):
 def test_killed_or_stopped_it_goes_on_to_the_same_bytes(tmp_path, undisturbed, how):
     shutil.copy(undisturbed / "pets.csv", tmp_path)
     order = ("fit", "pets.csv", "--target", "answer", "--steps", 75, "--out", "run")
-    process = start(*order, cwd=tmp_path)
-    for method in ("supervised", "lga-evidence"):
-        wait_for(tmp_path, f"run/checkpoint/all-labels-{method}/checkpoints/step-*25.safetensors")
+    process = start_and_wait_midway(*order, cwd=tmp_path)
     process.send_signal(how)
     said, _ = process.communicate(timeout=60)
     if how == signal.SIGINT:
