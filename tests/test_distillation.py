@@ -10,7 +10,7 @@ from labelgrad import Batch, CrossEntropy, SquaredError, Step
 from labelgrad.fitting.cross_validation import CrossValidation
 from labelgrad.fitting.plan import make_plan
 from labelgrad.fitting.pooling import NETWORK, case_of, hear_witnesses, heard_network
-from labelgrad.fitting.student import train_student
+from labelgrad.fitting.student import LESSONS, mixed_rows, train_student
 from labelgrad.inputs.base import Scale
 from labelgrad.inputs.features import features
 from labelgrad.inputs.kinds import read
@@ -18,6 +18,7 @@ from labelgrad.objectives.distillation import Distillation
 from labelgrad.witnesses.hearing import Case
 from labelgrad.witnesses.named import witnesses_named
 from labelgrad.witnesses.neighbours import Neighbours
+from labelgrad.witnesses.opinions import Said
 from labelgrad.witnesses.pool import combine
 
 
@@ -124,6 +125,35 @@ def test_the_student_says_nearly_what_the_pool_says(taught):
     pool = np.exp(pooled.of_rows(rows.numpy()))
     assert abs(said - pool).mean() < 0.1
     assert (said.argmax(1) == pool.argmax(1)).mean() > 0.9
+
+
+def test_the_student_says_nearly_what_the_pool_says_of_new_rows_too(taught):
+    trained, pooled, student = taught
+    new = torch.from_numpy(np.random.default_rng(5).normal(size=(200, trained.dataset.x.shape[1])))
+    new = new.to(trained.dataset.x)
+    with torch.no_grad():
+        said = student.network(trained.transform(new)).softmax(1).numpy()
+    assert abs(said - np.exp(pooled.of_new(new))).mean() < 0.1
+
+
+def test_lessons_are_mixed_of_rows_column_by_column(taught):
+    trained, pooled, _ = taught
+    x, mixed = trained.dataset.x, mixed_rows(trained, pooled)
+    assert len(mixed) + len(trained.unlabeled) == LESSONS
+    for column in range(x.shape[1]):
+        assert set(mixed[:, column].tolist()) <= set(x[:, column].tolist())
+    alike = (mixed[:50, None] == x).sum(-1)  # columns that a mixed row has in common with each
+    assert (alike.topk(2).values.sum(1) >= x.shape[1]).all()  # two rows, and no others, made it
+    assert torch.equal(mixed, mixed_rows(trained, pooled))
+
+
+def test_nothing_is_mixed_where_a_file_speaks_of_the_rows_alone():
+    trained = trained_on(steps=5)
+    truth = (np.arange(80) % 2).astype(float)
+    truth[trained.labeled.numpy()] = trained.y[trained.labeled].numpy()
+    pooled = hear_witnesses(trained, [Said("a file", truth), Neighbours()])
+    assert pooled.pool.weights["a file"] > 0
+    assert len(mixed_rows(trained, pooled)) == 0
 
 
 def test_students_of_folds_are_asked_about_the_labels_hidden_from_them(taught):

@@ -215,7 +215,7 @@ class CrossValidation:
             f"{part}-{method}",
             lambda: objective(method, self.plan, self.dataset),
             held_out,
-            unlabeled=method != BASELINE,
+            self.unlabeled_batches() if method != BASELINE else None,
             views=views(method, self.plan, self.dataset),
         )
 
@@ -224,8 +224,8 @@ class CrossValidation:
         name: str,
         make_objective: Callable[[], Objective],
         held_out: Tensor,
+        unlabeled: TensorBatches | None,
         *,
-        unlabeled: bool = True,
         views: Views | None = None,
     ) -> Run:
         """A training of the plan's network by an objective, on all labels but those held out."""
@@ -233,8 +233,8 @@ class CrossValidation:
         recipe = Recipe(
             self._network(),
             make_objective,
-            self._batches(rows, self.y),
-            self._batches(self.unlabeled, None) if unlabeled else None,
+            self._batches(self.dataset.x, self.y, rows),
+            unlabeled,
             steps=plan.steps,
             learning_rate=learning_rate(plan, self.dataset),
             loss=loss_for(self.dataset),
@@ -250,12 +250,19 @@ class CrossValidation:
             checkpoint_every=self.round,
         )
 
-    def _batches(self, rows: Tensor, y: Tensor | None) -> TensorBatches:
+    def unlabeled_batches(self, x: Tensor | None = None, size: int = BATCH) -> TensorBatches:
+        """Batches of the unlabeled rows, or of other examples `x`, as they were read."""
+        rows = self.unlabeled if x is None else torch.arange(len(x))
+        return self._batches(self.dataset.x if x is None else x, None, rows, size)
+
+    def _batches(
+        self, x: Tensor, y: Tensor | None, rows: Tensor, size: int = BATCH
+    ) -> TensorBatches:
         return TensorBatches(
-            self.dataset.x,
+            x,
             y,
             rows=rows,
-            batch_size=min(BATCH, len(rows)),
+            batch_size=min(size, len(rows)),
             seed=self.plan.seed,
             transform=self.transform,
         )

@@ -82,10 +82,18 @@ class Pooled:
 
     def of_fold(self, fold: int, rows: Array) -> Array:
         """What the pool says of rows without having heard the labels of a fold."""
-        said_by_each = np.stack([t.folds[fold].of_rows(rows) for t in self.heard])
+        return self._of_fold(fold, [t.folds[fold].of_rows(rows) for t in self.heard])
+
+    def of_fold_new(self, fold: int, x: Tensor) -> Array:
+        """The same of other examples, as they were read."""
+        opinions = {t.name: t.folds[fold] for t in self.heard}
+        said = said_by_each(opinions, x, self.transform)
+        return self._of_fold(fold, [said[t.name] for t in self.heard])
+
+    def _of_fold(self, fold: int, said: Sequence[Array]) -> Array:
         known, shares = self.pool.known, self.pool.shares
-        said = combine(said_by_each, self.fitted.weights_of[fold], known)
-        return not_too_sure(said + np.log(shares / known)) if len(known) else said
+        found = combine(np.stack(said), self.fitted.weights_of[fold], known)
+        return not_too_sure(found + np.log(shares / known)) if len(known) else found
 
     def without(self, *names: str) -> Pooled:
         """The same with fewer witnesses, weighed anew."""

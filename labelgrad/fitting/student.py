@@ -1,9 +1,13 @@
 """The student: one network that learns what the pool says of the unlabeled rows.
 
-It is what a run keeps: weights without code, in any format networks have. Rows of a table are cheap
-to learn from, so students of the folds are trained, too, each by a pool that has not heard the
-fold's labels: then the labels tell what the student is worth. Of pictures they would cost as much
-as a third method; there the pool's numbers stand for it.
+It is what a run keeps: weights without code, in any format networks have. Where a table has few
+rows, the pool is also asked about rows that are made of two others (Buciluǎ, Caruana &
+Niculescu-Mizil, "Model compression", 2006), so that the student learns what the pool says, not
+these rows by heart.
+
+Rows of a table are cheap to learn from, so students of the folds are trained, too, each by a pool
+that has not heard the fold's labels: then the labels tell what the student is worth. Of pictures
+they would cost as much as a third method; there the pool's numbers stand for it.
 """
 
 from __future__ import annotations
@@ -21,12 +25,17 @@ from labelgrad.fitting.plan import has_columns, loss_for, views
 from labelgrad.fitting.pooling import Pooled
 from labelgrad.fitting.predictor import outputs_of
 from labelgrad.fitting.verdict import STUDENT
+from labelgrad.functional import mixed_seed
 from labelgrad.objectives.distillation import Distillation
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.training.batches import Examples
 from labelgrad.training.recipe import Run, side_by_side
+from labelgrad.witnesses.opinions import speaks_of_rows
 
 TRUE_LABELS = 0.1  # their weight beside the pool's
+LESSONS = 10_000  # rows that a student of a table learns from, at least
+TAKEN = 0.25  # of a mixed row's columns are the other row's
+AT_ONCE = 100  # lessons in a batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +55,20 @@ def train_student(
 ) -> Student:
     """Teach the plan's network what the pool says; `on_step` gets steps done, in all, the loss."""
     folds = trained.held_out_rows() if has_columns(trained.dataset) else []
-    rows = trained.unlabeled.numpy()
-    runs = {
-        f"fold-{number + 1}": _run(
-            trained, f"fold-{number + 1}", pooled.of_fold(number, rows), held
+    rows, mixed = trained.unlabeled.numpy(), mixed_rows(trained, pooled)
+    lessons = {
+        f"fold-{number + 1}": (
+            [pooled.of_fold(number, rows), pooled.of_fold_new(number, mixed)],
+            held,
         )
         for number, held in enumerate(folds)
     }
-    runs[ALL] = _run(trained, ALL, pooled.of_rows(rows), trained.labeled[:0])
+    lessons[ALL] = [pooled.of_rows(rows), pooled.of_new(mixed)], trained.labeled[:0]
+    x = torch.cat([trained.dataset.x[trained.unlabeled], mixed]) if len(mixed) else None
+    runs = {
+        part: _run(trained, part, np.concatenate(said), held, x)
+        for part, (said, held) in lessons.items()
+    }
     total = len(runs) * trained.plan.steps
     moves = side_by_side(list(runs.values()), trained.plan.steps)
     for done, (_, record) in enumerate(moves, 1):
@@ -73,8 +88,24 @@ def train_student(
     return Student(final, torch.cat(outputs), seconds)
 
 
-def _run(trained: CrossValidation, part: str, said: np.ndarray, held_out: Tensor) -> Run:
-    """A training on the pool's opinion (unlabeled rows, columns) and the true labels."""
+def mixed_rows(trained: CrossValidation, pooled: Pooled) -> Tensor:
+    """Rows made of two others, to ask the pool about, as many as a small table lacks."""
+    x = trained.dataset.x
+    missing = LESSONS - len(trained.unlabeled)
+    # A file of opinions knows the rows it names, and no others.
+    told = any(speaks_of_rows(t.opinion) and pooled.pool.weights[t.name] for t in pooled.heard)
+    if not has_columns(trained.dataset) or missing <= 0 or told:
+        return x[:0]
+    rng = np.random.default_rng(mixed_seed(trained.plan.seed, 5))
+    one, other = torch.from_numpy(rng.integers(len(x), size=(2, missing)))
+    taken = torch.from_numpy(rng.random((missing, x.shape[1])) < TAKEN)
+    return torch.where(taken, x[other], x[one])
+
+
+def _run(
+    trained: CrossValidation, part: str, said: np.ndarray, held_out: Tensor, x: Tensor | None
+) -> Run:
+    """A training on the pool's opinion of `x`, or of the unlabeled rows, and the true labels."""
     is_value = trained.dataset.task == "regression"
     labels = torch.from_numpy(said[:, :1] if is_value else np.exp(said)).float()
     loss = loss_for(trained.dataset)
@@ -83,6 +114,7 @@ def _run(trained: CrossValidation, part: str, said: np.ndarray, held_out: Tensor
         f"{part}-{STUDENT}-{lesson}",  # who is taught otherwise does not go on where this one is
         lambda: TRUE_LABELS * Supervised() + Distillation(labels, loss=loss),
         held_out,
+        trained.unlabeled_batches() if x is None else trained.unlabeled_batches(x, AT_ONCE),
         views=None
         if has_columns(trained.dataset)
         else views("supervised", trained.plan, trained.dataset),

@@ -22,6 +22,7 @@ BASELINE = "supervised"
 LABELS, UNLABELED, POOL, STUDENT = ROLES
 RESAMPLES, LEVEL = 2000, 0.95
 COLDEST, HOTTEST = 0.05, 20.0  # temperatures
+TAUGHT = 50.0  # the pull to 1 of a student's: the pool that it learned from is calibrated already
 PARTS = 5  # of the held-out labels, each judged by a temperature that the others gave
 Numbers = NDArray[np.float64]
 
@@ -233,20 +234,20 @@ class Calibration:
 
 
 def calibrate(outputs: Tensor, labels: Tensor) -> Calibration:
-    """Find the temperature on held-out examples.
+    """Find a student's temperature on held-out examples; many must speak for another than 1.
 
     >>> sure = 10 * F.one_hot(torch.tensor([0, 1, 0, 1] * 10)).float()
     >>> half_right = torch.tensor([0, 1, 1, 0] * 10)
-    >>> calibrate(sure, half_right).temperature > 5
+    >>> calibrate(sure, half_right).temperature > 3
     True
     """
     before = calibration_error(outputs.double().softmax(-1), labels)
     after = calibration_error(calibrated(outputs, labels), labels)
-    return Calibration(temperature(outputs, labels), before, after)
+    return Calibration(temperature(outputs, labels, TAUGHT), before, after)
 
 
-def temperature(outputs: Tensor, labels: Tensor) -> float:
-    """The temperature of the lowest loss, with a weak pull to 1.
+def temperature(outputs: Tensor, labels: Tensor, pull: float = 1.0) -> float:
+    """The temperature of the lowest loss, with a pull to 1, a weak one where nobody says.
 
     Without the pull, twenty labels that are all right would make any model entirely sure.
     """
@@ -256,7 +257,8 @@ def temperature(outputs: Tensor, labels: Tensor) -> float:
 
     def loss(log_temperature: float) -> float:
         scaled = outputs / torch.tensor(log_temperature, dtype=torch.float64).exp()
-        return float(F.cross_entropy(scaled, labels, reduction="sum")) + log_temperature**2 / 2
+        found = float(F.cross_entropy(scaled, labels, reduction="sum"))
+        return found + pull * log_temperature**2 / 2
 
     bounds = torch.tensor([COLDEST, HOTTEST], dtype=torch.float64).log().tolist()
     found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
@@ -270,6 +272,6 @@ def calibrated(outputs: Tensor, labels: Tensor) -> Tensor:
     part = torch.arange(len(labels)) % PARTS
     for index in range(min(PARTS, len(labels)) if len(labels) > 1 else 0):
         mine, others = part == index, part != index
-        own = temperature(outputs[others], labels[others])
+        own = temperature(outputs[others], labels[others], TAUGHT)
         probabilities[mine] = (outputs[mine] / own).softmax(-1)
     return probabilities

@@ -24,6 +24,7 @@ from labelgrad.witnesses.base import (
     log_probabilities,
     values_with_spread,
 )
+from labelgrad.witnesses.hearing import Rescaled
 
 NO_OPINION = 1e6  # the spread of a value that nobody has named
 
@@ -107,6 +108,12 @@ class Spoken:
         if not self.classes:
             return np.tile([0.0, NO_OPINION], (len(x), 1))
         return np.tile(_silence(self.labels, self.classes), (len(x), 1))
+
+
+def speaks_of_rows(opinion: Opinion) -> bool:
+    """Whether an opinion is of the rows that it names, and of no others."""
+    inner = opinion.opinion if isinstance(opinion, Rescaled) else opinion
+    return isinstance(inner, Spoken)
 
 
 def read_opinions(
