@@ -17,6 +17,7 @@ import labelgrad
 from labelgrad.cli.words import listed, names_or_none, shares_typed, typed
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
+DATES = "day-first or month-first, if the cells do not tell."
 
 app = typer.Typer(
     help="Semi-supervised learning by label gradient alignment.",
@@ -65,6 +66,7 @@ def fit(
     labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
     target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
     task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
+    dates: Annotated[str | None, typer.Option(help=DATES)] = None,
     method: Annotated[str | None, typer.Option(help="A sum such as lga+vat.")] = None,
     model: Annotated[str | None, typer.Option(help="Such as mlp, wrn-10-1, wrn-16-2.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
@@ -102,6 +104,7 @@ def fit(
         labels=labels,
         target=target,
         task=task,
+        dates=dates,
         size=size,
         strict=strict,
         method=method,
@@ -182,6 +185,7 @@ def compare(
     labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
     target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
     task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
+    dates: Annotated[str | None, typer.Option(help=DATES)] = None,
     model: Annotated[str | None, typer.Option(help="Such as mlp, wrn-10-1, wrn-16-2.")] = None,
     size: Annotated[int | None, typer.Option(help="Side of the pictures, in pixels.")] = None,
     mirror: Annotated[
@@ -207,6 +211,7 @@ def compare(
         labels=labels,
         target=target,
         task=task,
+        dates=dates,
         size=size,
         strict=strict,
         methods=listed(methods) or None,

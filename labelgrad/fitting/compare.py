@@ -47,6 +47,7 @@ def compare(
     task: str | None = None,
     size: int | None = None,
     strict: bool = False,
+    dates: str | None = None,
     methods: Sequence[str] | None = None,
     seeds: int = 3,
     model: str | None = None,
@@ -62,7 +63,7 @@ def compare(
 ) -> Ranking:
     """Train several methods with several seeds, and say which is best or whether it is chance.
 
-    `data`, `y` and the five after them are as in `labelgrad.fit`, and so are `model`, `steps`,
+    `data`, `y` and the six after them are as in `labelgrad.fit`, and so are `model`, `steps`,
     `mirror`, `device`, `workers`, `on_data` and `on_progress`. A seed deals the labels into folds
     as `fit` does, and gives the first weights and the batches: the same for all methods. Methods
     may be peers, too, such as "random-forest" (`labelgrad.peers`).
@@ -80,7 +81,9 @@ def compare(
     dataset = (
         data
         if isinstance(data, Dataset)
-        else read(data, y, labels=labels, target=target, task=task, size=size, strict=strict)
+        else read(
+            data, y, labels=labels, target=target, task=task, size=size, strict=strict, dates=dates
+        )
     )
     plans = trial_plans(dataset, methods, seeds, model=model, steps=steps, mirror=mirror)
     results = None if out is None else trial_results(Path(out), dataset, plans)

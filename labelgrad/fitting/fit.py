@@ -52,6 +52,7 @@ def fit(
     task: str | None = None,
     size: int | None = None,
     strict: bool = False,
+    dates: str | None = None,
     method: str | None = None,
     model: str | nn.Module | None = None,
     steps: int | None = None,
@@ -74,8 +75,8 @@ def fit(
     """Hear every witness on data with few labels, pool them, and keep a network they teach.
 
     `data` is a folder of pictures, a table, an .npz file (how they are read, and what `labels`,
-    `target`, `task`, `size` and `strict` are, says `labelgrad.inputs.kinds.read`), a `Dataset`, or
-    an array, then with `y`: -1 or NaN where there is no label.
+    `target`, `task`, `size`, `strict` and `dates` are, says `labelgrad.inputs.kinds.read`), a
+    `Dataset`, or an array, then with `y`: -1 or NaN where there is no label.
 
     `method` is a sum such as "lga+vat", `model` a name such as "wrn-10-1" or a network of your
     own, `time_budget` is in minutes and finds the `steps`. `mirror` says that pictures mean the
@@ -119,8 +120,10 @@ def fit(
     if on_record is not None and workers > 1:
         raise ValueError(f"`on_record` needs the training in this process, got {workers} workers.")
     if not isinstance(data, Dataset):
-        given = read(data, y, labels=labels, target=target, task=task, size=size, strict=strict)
-    elif any(option is not None for option in (y, labels, target, task, size)):
+        given = read(
+            data, y, labels=labels, target=target, task=task, size=size, strict=strict, dates=dates
+        )
+    elif any(option is not None for option in (y, labels, target, task, size, dates)):
         raise ValueError("A `Dataset` has its labels in it; give it without `y` and what is read.")
     else:
         given = data

@@ -121,6 +121,7 @@ class Reading:
     task: str | None = None
     size: int | None = None
     strict: bool = False
+    dates: str | None = None  # "day-first" or "month-first", where the cells do not tell
 
 
 class InputType(Protocol):
@@ -133,7 +134,7 @@ class InputType(Protocol):
     name: str
     what: str  # the files it reads, as a sentence calls them
     key: str  # what one example is called by: "file" or "row"
-    options: tuple[str, ...]  # which of `labels`, `target` and `size` it takes
+    options: tuple[str, ...]  # which of `labels`, `target`, `size` and `dates` it takes
 
     def takes(self, data: object, *, new: bool = False) -> bool:
         """Whether this is data of the kind: a path or an object; `new` ones have no labels."""

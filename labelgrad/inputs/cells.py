@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
+from typing import BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-MISSING = {"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"}
+MISSING = {
+    *("", "?", "-", "--", "–", "—", ".", "na", "n/a", "n.a.", "<na>", "nan", "nat", "null", "none"),
+    *("\\n", "#n/a", "#value!", "#div/0!", "#ref!", "#num!", "#name?", "#null!"),
+}
 SEPARATORS = ",;\t|"
+MARKS = {  # what a file in another encoding than UTF-8 begins with; the longer ones first
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,11 +36,43 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     lines are no rows, and spaces around a cell are no part of it.
     """
     with path.open("rb") as file:
-        lines = _lines(file, path.name)
+        lines = _lines(_utf_8(file, path.name), path.name)
         first = next(lines, "")
-        separator = max(SEPARATORS, key=first.count)
-        reader = csv.reader(chain([first], lines), delimiter=separator, strict=True)
+        reader = csv.reader(chain([first], lines), delimiter=_separator(first), strict=True)
         yield from _checked(reader, path.name)
+
+
+def csv_separator(path: Path) -> str:
+    r"""What stands between the cells of a CSV file.
+
+    >>> from tempfile import mkdtemp
+    >>> file = Path(mkdtemp(), "prices.csv")
+    >>> _ = file.write_text("item;price\n1;2,50\n")
+    >>> csv_separator(file)
+    ';'
+    """
+    with path.open("rb") as file:
+        return _separator(next(_lines(_utf_8(file, path.name), path.name), ""))
+
+
+def _separator(first: str) -> str:
+    return max(SEPARATORS, key=first.count)
+
+
+def _utf_8(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """The lines of the file; one that begins with another encoding's mark is converted."""
+    begins = file.read(4)
+    file.seek(0)
+    encoding = next((MARKS[mark] for mark in MARKS if begins.startswith(mark)), None)
+    if encoding is None:
+        return file
+    try:
+        return io.BytesIO(file.read().decode(encoding).encode())
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name} must be {encoding} text, as it says, and byte {error.start + 1} is not; save "
+            f"it as UTF-8."
+        ) from None
 
 
 def _lines(file: Iterator[bytes], name: str) -> Iterator[str]:
@@ -68,6 +111,24 @@ def _checked(reader: Iterator[list[str]], name: str) -> Iterator[tuple[int, list
         line = reader.line_num + 1  # type: ignore[attr-defined]
 
 
+def is_absent(cell: str) -> bool:
+    """Whether the cell says that there is nothing in it.
+
+    >>> is_absent("n.a."), is_absent("0")
+    (True, False)
+    """
+    return cell.casefold() in MISSING
+
+
+def storable(text: str) -> str:
+    r"""The text with halves of characters spelled out: no file in UTF-8 can hold them.
+
+    >>> storable("caf\u00e9"), storable("\ud800!")
+    ('café', '\\ud800!')
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def number(cell: str) -> float:
     """The number in a cell, NaN where it is missing, ValueError where it is something else.
 
@@ -77,7 +138,7 @@ def number(cell: str) -> float:
     try:
         value = float(cell)
     except ValueError:
-        if cell.casefold() in MISSING:
+        if is_absent(cell):
             return math.nan
         raise
     if "_" in cell:  # a number to Python, to nobody else
@@ -91,7 +152,7 @@ def days(cell: str) -> float:
     >>> days("1970-01-02"), days("1970-01-01 12:00")
     (1.0, 0.5)
     """
-    if cell.casefold() in MISSING:
+    if is_absent(cell):
         return math.nan
     moment = datetime.fromisoformat(cell)
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) / timedelta(days=1)
@@ -109,26 +170,39 @@ def values(cells: Sequence[str], parse: Callable[[str], float]) -> NDArray[np.fl
         return None
 
 
+class Format(Protocol):
+    """How all cells of a column are written."""
+
+    def parse(self, cell: str) -> float:
+        """The cell's number or date, NaN where it is missing, ValueError where it is neither."""
+
+    @property
+    def said(self) -> str:
+        """What is not as in a program's own files."""
+
+
 @dataclass(frozen=True, eq=False)
 class Typed:
     """The cells of a column whose type is known.
 
     They hold "numbers", "dates" (days since 1970; both NaN where missing), "texts" (empty where
-    missing) or "objects" such as lists, which are nothing to learn from.
+    missing) or "objects" such as lists, which are nothing to learn from. `format` is how they were
+    written, if not as a program would.
     """
 
     holds: str
     values: NDArray[np.float64] | list[str]
+    format: Format | None = None
 
 
 Cells = list[str] | Typed  # of one column; plain texts may hold anything, as in a CSV file
 
 
 def typed(cells: Cells) -> Typed:
-    """Look into texts of an unknown type: numbers, or else dates, or else texts.
+    """Look into texts of an unknown type: plain numbers, or else ISO dates, or else texts.
 
     >>> typed(["1", "NA", "3"]), typed(["1", "NA", "three"]).holds
-    (Typed(holds='numbers', values=array([ 1., nan,  3.])), 'texts')
+    (Typed(holds='numbers', values=array([ 1., nan,  3.]), format=None), 'texts')
     """
     if isinstance(cells, Typed):
         return cells

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,20 @@ from torch import Tensor
 
 from labelgrad.inputs.base import join_few
 from labelgrad.inputs.cells import (
-    MISSING,
     Cells,
+    Format,
     Typed,
     as_texts,
     date_text,
     days,
+    is_absent,
     number,
     typed,
     values,
 )
+from labelgrad.inputs.date_formats import DateFormat
+from labelgrad.inputs.number_formats import NumberFormat
+from labelgrad.inputs.truth import are_truths, truth
 
 Numbers = NDArray[np.float64]
 
@@ -53,6 +57,7 @@ class Number:
     missing: bool
     date: bool = False  # in days since 1970
     decimals: int | None = None  # of the fitted cells; None where there are many
+    format: Format | None = None  # if they are not as a program writes them
 
     @property
     def width(self) -> int:
@@ -68,6 +73,9 @@ class Number:
 
     def _parse(self, cells: Cells) -> Numbers:
         holds, parse = ("dates", days) if self.date else ("numbers", number)
+        said = ""
+        if self.format is not None:
+            parse, said = self.format.parse, f" with {self.format.said}" * bool(self.format.said)
         known = cells.values if isinstance(cells, Typed) else None
         if isinstance(known, np.ndarray) and (typed(cells).holds == holds or np.isnan(known).all()):
             return known
@@ -76,8 +84,8 @@ class Number:
         if parsed is None:
             row, cell = next((i, c) for i, c in enumerate(texts, 1) if values([c], parse) is None)
             raise ValueError(
-                f"The column {self.name!r} must hold {holds}, as it did for training, and row "
-                f"{row} holds {cell!r}."
+                f"The column {self.name!r} must hold {holds}{said}, as it did for training, and "
+                f"row {row} holds {cell!r}."
             )
         return parsed
 
@@ -103,18 +111,23 @@ class Number:
 class Category:
     """One number for each text, 1 where the cell holds it; more for rare texts and for missing.
 
-    A text never seen counts as rare; if there is no place for rare or missing, all are 0.
+    A text never seen counts as rare; if there is no place for rare or missing, all are 0. Where the
+    texts are yes and no, true and false or the like, any of these words will do.
 
     >>> Category("pet", ("cat", "dog"), other=False, missing=True).encode(["dog", "?", "eel"])
     array([[0., 1., 0.],
            [0., 0., 1.],
            [0., 0., 0.]])
+    >>> Category("paid", ("no", "yes"), False, False, truth=True).encode(["Yes", "FALSE"])
+    array([[0., 1.],
+           [1., 0.]])
     """
 
     name: str
     texts: tuple[str, ...]
     other: bool
     missing: bool
+    truth: bool = False
 
     @property
     def width(self) -> int:
@@ -128,7 +141,10 @@ class Category:
         other = len(self.texts) if self.other else nowhere
         missing = self.width - 1 if self.missing else nowhere
         place = {text: i for i, text in enumerate(self.texts)}
-        where = [missing if _absent(text) else place.get(text, other) for text in texts]
+        if self.truth:
+            place |= {truth(text): i for i, text in enumerate(self.texts)}
+            texts = [truth(text) or text for text in texts]
+        where = [place.get(t, missing if is_absent(t) else other) for t in texts]
         rows = np.zeros((len(texts), self.width + 1))
         rows[np.arange(len(texts)), where] = 1
         return rows[:, : self.width]
@@ -180,9 +196,9 @@ class Encoder:
         return cls(tuple(columns), np.array(means), to_length(np.array(scales), width))
 
     @classmethod
-    def of(cls, preprocessing: dict[str, Any]) -> Encoder:
-        """The encoder that `described` has put into JSON."""
-        columns = tuple(from_json(column) for column in preprocessing["columns"])
+    def of(cls, preprocessing: dict[str, Any], most: int | None = None) -> Encoder:
+        """The encoder that `described` has put into JSON; to show rows, its first columns do."""
+        columns = tuple(from_json(column) for column in preprocessing["columns"][:most])
         return cls(columns, np.array(preprocessing["mean"]), np.array(preprocessing["scale"]))
 
     def described(self) -> dict[str, Any]:
@@ -204,15 +220,15 @@ class Encoder:
             start += column.width
         return torch.zeros(0, 0) if filled is None else filled
 
-    def show(self, row: NDArray[Any], most: int | None = None) -> list[str]:
-        """The cells of a row as they were written, of the first few columns.
+    def show(self, row: NDArray[Any]) -> list[str]:
+        """The cells of a row as they were written.
 
         A row has 24 bits: what is far from the mean is less exact, and the last digits are left
         out where they would be noise.
         """
         shown, start = [], 0
         usual = 1 / to_length(np.ones(1), len(self.mean))[0]  # the size of a number in a row
-        for column in self.columns[:most]:
+        for column in self.columns:
             part = slice(start, start + column.width)
             mine = row[part].astype(np.float64)
             unsure = 2.0**-23 * max(abs(mine[0]), usual) * self.scale[start]
@@ -228,7 +244,7 @@ def fit_column(name: str, cells: Cells, *, counts_are_data: bool = False) -> Col
     A column that counts the rows is left out: files have them, and data frames do not need them.
 
     >>> fit_column("pet", ["cat", "dog", "cat"])
-    Category(name='pet', texts=('cat', 'dog'), other=False, missing=False)
+    Category(name='pet', texts=('cat', 'dog'), other=False, missing=False, truth=False)
     >>> fit_column("id", ["a7", "b2", "c9"])
     'every text is different'
     """
@@ -250,14 +266,15 @@ def fit_column(name: str, cells: Cells, *, counts_are_data: bool = False) -> Col
         std = numbers.std()
     if not np.isfinite(std) or (std == 0 and numbers.min() != numbers.max()):
         return "numbers too large or too small to standardize"
-    return fit_number(name, known.values, date=known.holds == "dates")
+    found = fit_number(name, known.values, date=known.holds == "dates")
+    return found if known.format is None else replace(found, format=known.format)
 
 
 def fit_number(name: str, numbers: Numbers, *, date: bool = False) -> Number:
     """A column of numbers as it is, whatever they are; infinity counts as missing.
 
     >>> fit_number("age", np.array([2.5, np.nan, 4.0, 4.0]))
-    Number(name='age', median=4.0, missing=True, date=False, decimals=1)
+    Number(name='age', median=4.0, missing=True, date=False, decimals=1, format=None)
     """
     known = numbers[np.isfinite(numbers)]
     with np.errstate(over="ignore"):
@@ -274,9 +291,12 @@ def _has_decimals(numbers: Numbers, places: int) -> bool:
 
 
 def _fit_category(name: str, texts: Sequence[str]) -> Category | str:
-    counts = Counter(text for text in texts if not _absent(text))
+    counts = Counter(text for text in texts if not is_absent(text))
     total = counts.total()
     missing = total < len(texts)
+    if are_truths(counts):
+        spelled = {truth(text): text for text in sorted(counts, key=counts.__getitem__)}
+        return Category(name, tuple(sorted(spelled.values())), False, missing, truth=True)
     if not total:
         return "empty"
     if len(counts) == 1 and not missing:
@@ -287,10 +307,6 @@ def _fit_category(name: str, texts: Sequence[str]) -> Category | str:
         return "most texts are different"
     kept = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_CATEGORIES]
     return Category(name, tuple(sorted(kept)), other=len(kept) < len(counts), missing=missing)
-
-
-def _absent(text: str) -> bool:
-    return text.casefold() in MISSING
 
 
 def to_json(column: Column) -> dict[str, Any]:
@@ -309,31 +325,47 @@ def from_json(described: dict[str, Any]) -> Column:
     """
     settings = {name: value for name, value in described.items() if name != "kind"}
     if described["kind"] == "number":
+        written = settings.get("format")
+        if written is not None:
+            kind = DateFormat if "order" in written else NumberFormat
+            settings |= {"format": kind(**written)}
         return Number(**settings)
     return Category(**settings | {"texts": tuple(settings["texts"])})
 
 
 def column_notes(fitted: dict[str, Column | str]) -> list[str]:
-    """Sentences about the columns: left out and why, dates, missing values, rare texts."""
+    """Sentences about the columns: left out and why, formats, dates, missing ones, rare texts."""
     kept = [column for column in fitted.values() if not isinstance(column, str)]
+    numbers = [column for column in kept if isinstance(column, Number)]
+    formats = dict.fromkeys(c.format for c in numbers if c.format is not None and c.format.said)
     reasons = sorted({reason for reason in fitted.values() if isinstance(reason, str)})
-    said = {
-        f"Left out ({reason})": [name for name in fitted if fitted[name] == reason]
-        for reason in reasons
-    } | {
-        "Dates, read as days since 1970": [
-            c.name for c in kept if isinstance(c, Number) and c.date
-        ],
-        "Missing numbers become the column's median, with a sign that says so": [
-            c.name for c in kept if isinstance(c, Number) and c.missing
-        ],
-        "Missing texts are a category of their own": [
-            c.name for c in kept if isinstance(c, Category) and c.missing
-        ],
-        f"Texts beyond the {MOST_CATEGORIES} commonest share a category": [
-            c.name for c in kept if isinstance(c, Category) and c.other
-        ],
-    }
+    said = (
+        {
+            f"Left out ({reason})": [name for name, found in fitted.items() if found == reason]
+            for reason in reasons
+        }
+        | {
+            f"{'Dates' if isinstance(form, DateFormat) else 'Numbers'} with {form.said}": [
+                c.name for c in numbers if c.format == form
+            ]
+            for form in formats
+        }
+        | {
+            "Yes or no, in whatever words": [
+                c.name for c in kept if isinstance(c, Category) and c.truth
+            ],
+            "Dates, read as days since 1970": [c.name for c in numbers if c.date],
+            "Missing numbers become the column's median, with a sign that says so": [
+                c.name for c in numbers if c.missing
+            ],
+            "Missing texts are a category of their own": [
+                c.name for c in kept if isinstance(c, Category) and c.missing
+            ],
+            f"Texts beyond the {MOST_CATEGORIES} commonest share a category": [
+                c.name for c in kept if isinstance(c, Category) and c.other
+            ],
+        }
+    )
     return [f"{sentence}: {join_few(names)}." for sentence, names in said.items() if names]
 
 

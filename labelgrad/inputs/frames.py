@@ -9,7 +9,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from labelgrad.inputs.cells import Cells, Typed, number_text
+from labelgrad.inputs.cells import Cells, Typed, number_text, storable
 
 FRAME = "The data frame"  # what sentences call one
 
@@ -38,10 +38,10 @@ def frame_columns(data: Any) -> tuple[list[str], list[nw.Series[Any]]]:
     try:
         frame = nw.from_native(data)
     except nw.exceptions.DuplicateError:  # pandas and Arrow allow them; the names tell which
-        return [str(name) for name in getattr(data, "column_names", data.columns)], []
+        return [storable(str(name)) for name in getattr(data, "column_names", data.columns)], []
     if isinstance(frame, nw.LazyFrame):
         raise ValueError(f"{FRAME} is lazy, and must be collected first: data.collect().")
-    return [str(name) for name in frame.columns], list(frame.iter_columns())
+    return [storable(str(name)) for name in frame.columns], list(frame.iter_columns())
 
 
 def series_cells(series: nw.Series[Any]) -> Cells:
@@ -50,7 +50,7 @@ def series_cells(series: nw.Series[Any]) -> Cells:
     >>> import pandas
     >>> column = pandas.Series(pandas.array([3, None], dtype="Int64"))
     >>> series_cells(nw.from_native(column, series_only=True))
-    Typed(holds='numbers', values=array([ 3., nan]))
+    Typed(holds='numbers', values=array([ 3., nan]), format=None)
     """
     kind = series.dtype
     if series.null_count() == len(series):
@@ -83,7 +83,11 @@ def object_texts(cells: list[Any]) -> list[str]:
     ['a', '2', '2', '', '', '', '2020-01-01']
     """
     return [
-        "" if not is_cell(c) else number_text(c) if isinstance(c, float) else str(c).strip()
+        ""
+        if not is_cell(c)
+        else number_text(c)
+        if isinstance(c, float)
+        else storable(str(c).strip())
         for c in cells
     ]
 

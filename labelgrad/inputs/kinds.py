@@ -36,6 +36,7 @@ def read(
     task: str | None = None,
     size: int | None = None,
     strict: bool = False,
+    dates: str | None = None,
 ) -> Dataset:
     r"""Read a folder of pictures, a table (CSV or Parquet), an .npz file, a data frame or an array.
 
@@ -43,7 +44,9 @@ def read(
     file and label; pictures are made `size`×`size`, and a damaged one is skipped unless `strict`.
     A table or a data frame has its labels in the column `target`, empty where there is none. An
     .npz file has `x` and `y`. With an array comes its `y`, and with a data frame it may: unlabeled
-    is -1, NaN or missing. Classes or numbers? The labels decide, unless `task` does.
+    is -1, NaN or missing. Classes or numbers? The labels decide, unless `task` does. How numbers
+    and dates are written the columns tell; `dates` is "day-first" or "month-first" where they
+    cannot.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +65,12 @@ def read(
     if isinstance(data, Path) and y is not None:
         raise ValueError("`y` is for arrays; a file or folder has its labels in it.")
     kind = _kind_of(data)
-    for name, option in (("labels", labels), ("size", size), ("target", target)):
+    for name, option in (
+        ("labels", labels),
+        ("size", size),
+        ("target", target),
+        ("dates", dates),
+    ):
         if option is not None and name not in kind.options:
             owner = " or ".join(other.name for other in KINDS if name in other.options)
             raise ValueError(
@@ -71,7 +79,7 @@ def read(
     if task is not None and task not in TASKS:
         raise ValueError(f"`task` must be one of {', '.join(TASKS)}, got {task!r}.")
     file = None if labels is None else Path(labels)
-    return kind.read(data, Reading(y, file, target, task, size, strict))
+    return kind.read(data, Reading(y, file, target, task, size, strict, dates))
 
 
 def read_inputs(X: Any) -> Inputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +25,9 @@ from labelgrad.inputs.base import (
     Shown,
     join_few,
 )
-from labelgrad.inputs.cells import Cells, as_texts, csv_rows, typed
+from labelgrad.inputs.cells import Cells, Typed, as_texts, csv_rows, csv_separator
 from labelgrad.inputs.columns import ROW_LENGTH, Encoder, Number, column_notes, fit_column, spreads
+from labelgrad.inputs.formats import typed_table
 from labelgrad.inputs.frames import FRAME, frame_columns, is_frame, series_cells
 from labelgrad.inputs.targets import label_cells, targets
 from labelgrad.nearest import did_you_mean
@@ -43,7 +44,7 @@ class Table:
     name = "table"
     what = f"a table ({', '.join(SUFFIXES)}, or a data frame)"
     key = "row"
-    options: tuple[str, ...] = ("target",)
+    options: tuple[str, ...] = ("target", "dates")
 
     def takes(self, data: object, *, new: bool = False) -> bool:
         if isinstance(data, Path):
@@ -55,6 +56,7 @@ class Table:
         file, cells = columns_of(data)
         target, rows = reading.target, _count(cells)
         notes: list[str] = []
+        left_out: list[str] = []
         if reading.y is not None:
             if target is not None:
                 raise ValueError(
@@ -71,16 +73,20 @@ class Table:
                     f"{file} has no column {target!r}; {_nearest(str(target), list(cells))}"
                 )
             target = str(target)
-            labeled, where = as_texts(cells.pop(target)), f"The column {target!r}"
-        labels = targets(labeled, reading.task, where)
-        found = _fit(cells, of_file=isinstance(data, Path))
-        notes += labels.notes + found.notes
+            labeled, where, left_out = as_texts(cells[target]), f"The column {target!r}", [target]
+        known = typed_table(
+            cells, separator=_separator(data), dates=reading.dates, no_dates=left_out
+        )
+        written = [known.columns.pop(name).format for name in left_out]
+        labels = targets(labeled, reading.task, where, *written)
+        found = _fit(known.columns, of_file=isinstance(data, Path))
+        notes += labels.notes + known.notes + found.notes
         if found.encoder is None:
             beside = f" beside {target!r}" if target is not None else ""
             raise ValueError(f"{file} has no column to learn from{beside}. {' '.join(notes)}")
         return Dataset(
             self.name,
-            _rows(found.encoder, found.cells),
+            _rows(found.encoder, known.columns),
             labels.y,
             labels.task,
             labels.classes,
@@ -93,11 +99,12 @@ class Table:
 
     def inputs(self, data: Any) -> Inputs:
         file, cells = columns_of(data)
-        found = _fit(cells, of_file=False)
+        known = typed_table(cells)
+        found = _fit(known.columns, of_file=False)
         if found.encoder is None:
             raise ValueError(f"{file} has no column to learn from. {' '.join(found.notes)}")
         described = {"version": VERSION, "kind": self.name} | found.encoder.described()
-        return Inputs(_rows(found.encoder, found.cells), described, found.notes)
+        return Inputs(_rows(found.encoder, known.columns), described, known.notes + found.notes)
 
     def prepare(self, preprocessing: dict[str, Any], data: Any, *, strict: bool) -> Prepared:
         """New rows need the columns that were used; others, the target too, are not read."""
@@ -126,7 +133,7 @@ class Table:
         return [str(column["name"]) for column in preprocessing["columns"][:MOST_SHOWN]]
 
     def show(self, preprocessing: dict[str, Any], row: NDArray[Any]) -> Shown:
-        return Shown(None, Encoder.of(preprocessing).show(row, MOST_SHOWN))
+        return Shown(None, Encoder.of(preprocessing, MOST_SHOWN).show(row))
 
     def near(self, x: Tensor, outputs: Tensor) -> Tensor:
         return x  # rows are alike by their columns
@@ -175,12 +182,10 @@ class _Fitted(NamedTuple):
     """How the columns become numbers, if any of them does, and what to say about them."""
 
     encoder: Encoder | None
-    cells: dict[str, Cells]
     notes: list[str]
 
 
-def _fit(cells: dict[str, Cells], *, of_file: bool) -> _Fitted:
-    known = {name: typed(column) for name, column in cells.items()}
+def _fit(known: dict[str, Typed], *, of_file: bool) -> _Fitted:
     fitted = {
         name: fit_column(name, column, counts_are_data=not of_file)
         for name, column in known.items()
@@ -196,10 +201,15 @@ def _fit(cells: dict[str, Cells], *, of_file: bool) -> _Fitted:
             statistics |= zip(names, zip(mean, spread, strict=True), strict=True)
     ordered = np.array([statistics[column.name] for column in numbers]).reshape(-1, 2)
     encoder = Encoder.fit(columns, *ordered.T) if columns else None
-    return _Fitted(encoder, dict(known), column_notes(fitted))
+    return _Fitted(encoder, column_notes(fitted))
 
 
-def _rows(encoder: Encoder, cells: dict[str, Cells]) -> Tensor:
+def _separator(data: Any) -> str:
+    is_text = isinstance(data, Path) and data.suffix.lower() in (".csv", ".tsv")
+    return csv_separator(data) if is_text else ","
+
+
+def _rows(encoder: Encoder, cells: Mapping[str, Cells]) -> Tensor:
     return encoder.rows(cells[column.name] for column in encoder.columns)
 
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelgrad.inputs.base import VERSION, join_few
-from labelgrad.inputs.cells import MISSING, number, values
+from labelgrad.inputs.cells import Format, Typed, as_texts, is_absent, number, storable, values
 from labelgrad.inputs.frames import is_cell, is_missing, object_texts
+from labelgrad.inputs.number_formats import number_formats
 
 TASKS = ("classification", "regression")
 FEW_VALUES = 20  # as many different whole numbers may be classes, and strings are never too many
@@ -39,18 +40,26 @@ class Targets(NamedTuple):
 
 
 def targets(
-    cells: Sequence[str], task: str | None, where: str, *, folders: bool = False
+    cells: Sequence[str],
+    task: str | None,
+    where: str,
+    written: Format | None = None,
+    *,
+    folders: bool = False,
 ) -> Targets:
     """Make labels of the cells; an empty one is unlabeled. `where` names them in sentences.
 
     Among numbers a cell such as "NA" is unlabeled, too, among texts it is one of them. Names of
-    `folders` are texts even if all are numbers.
+    `folders` are texts even if all are numbers. `written` is how a table writes its numbers.
 
     >>> targets(["dog", "", "cat"], None, "The column 'pet'").y
     tensor([ 1, -1,  0])
     >>> targets(["0.5", "nan", "2"], None, "The column 'weight'").y
     tensor([0.5000,    nan, 2.0000], dtype=torch.float64)
     """
+    notes: list[str] = []
+    if task != "classification" and not folders:
+        cells, notes = _plain(cells, task, where, written)
     numbers = values(cells, number)
     known = [c for c in cells if c] if numbers is None else numbers[~np.isnan(numbers)]
     if not len(known):
@@ -62,8 +71,30 @@ def targets(
         decided = _by_text(known, where) if isinstance(known, list) else _by_numbers(known, where)
         task, reason = decided
     if task == "regression":
-        return _regression(cells, numbers, reason, where)
-    return _classification(cells, numbers is not None and not folders, reason, where)
+        found = _regression(cells, numbers, reason, where)
+    else:
+        found = _classification(cells, numbers is not None and not folders, reason, where)
+    return found._replace(notes=notes + found.notes)
+
+
+def _plain(
+    cells: Sequence[str], task: str | None, where: str, written: Format | None
+) -> tuple[Sequence[str], list[str]]:
+    """Numbers such as 1,5 as a program writes them, and a sentence; few whole ones are names."""
+    if written is None and values(cells, number) is None:
+        written = next(iter(number_formats(dict.fromkeys(cells))), None)
+    if written is None:
+        return cells, []
+    numbers = values(cells, written.parse)
+    if numbers is None:
+        return cells, []
+    different = np.unique(numbers[~np.isnan(numbers)])
+    are_names = len(different) <= FEW_VALUES and bool((different == np.floor(different)).all())
+    if are_names and task is None and values(cells, number) is None:
+        return cells, []
+    texts = as_texts(Typed("numbers", numbers))
+    plain = [cell if is_absent(cell) else text for cell, text in zip(cells, texts, strict=True)]
+    return plain, [f"{where} holds numbers with {written.said}."] if written.said else []
 
 
 def label_cells(y: Any, rows: int, file: str = "memory") -> tuple[list[str], list[str]]:
@@ -99,7 +130,7 @@ def _plain_cells(y: NDArray[Any], file: str) -> tuple[list[str], list[str]]:
     if y.dtype.kind not in "buifU":
         raise ValueError(f"`y` in {file} must hold numbers or text, got {y.dtype}.")
     if y.dtype.kind in "Ub":
-        return [str(label).strip() for label in y], []
+        return [storable(str(label).strip()) for label in y], []
     if y.dtype.kind == "f" and np.isnan(y).any():
         return ["" if np.isnan(label) else repr(float(label)) for label in y], []
     others = y[y != -1]
@@ -197,7 +228,7 @@ def _unlabeled_note(unlabeled: int) -> list[str]:
 
 
 def _marker_note(cells: Sequence[str]) -> list[str]:
-    markers = sorted({cell for cell in cells if cell and cell.casefold() in MISSING})
+    markers = sorted({cell for cell in cells if cell and is_absent(cell)})
     return [f"Unlabeled, although the cell is not empty: {join_few(markers)}."] if markers else []
 
 
@@ -212,7 +243,7 @@ def _class_notes(counts: Counter[str], classes: Sequence[str]) -> list[str]:
             f"The classes are uneven: {counts[most]} labels of {most!r}, {counts[least]} of "
             f"{least!r}."
         )
-    strange = [name for name in classes if name.casefold() in MISSING or name == "-1"]
+    strange = [name for name in classes if is_absent(name) or name == "-1"]
     if strange:
         notes.append(f"Taken for a class, because the cell is not empty: {join_few(strange)}.")
     return notes
