@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import labelgrad
-from labelgrad.cli.words import listed, names_or_none, shares_typed, typed
+from labelgrad.cli.words import asking, listed, names_or_none, shares_typed, typed
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 
@@ -85,6 +85,13 @@ def fit(
     keep_pool: Annotated[
         bool, typer.Option("--keep-pool", help="Keep the pool for predict --pool.")
     ] = False,
+    text: Annotated[list[str] | None, typer.Option(help="Column of texts; else found.")] = None,
+    picture: Annotated[list[str] | None, typer.Option(help="Column of picture files.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Name, folder or none, by commas.")] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="An encoder may be fetched.")
+    ] = False,
+    cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
@@ -104,6 +111,11 @@ def fit(
         task=task,
         size=size,
         strict=strict,
+        text=text,
+        picture=picture,
+        encoder=listed(encoder or ""),
+        download=download or asking(),
+        cache=cache,
         method=method,
         model=model,
         steps=steps,
@@ -135,11 +147,24 @@ def predict(
         bool, typer.Option("--pool", help="Ask the kept pool in place of the student.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+    encoder: Annotated[
+        str | None, typer.Option(help="Its folder, where it is elsewhere now.")
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
 ) -> None:
     """Predict labels for new data, with calibrated probabilities, as CSV."""
     from labelgrad.cli.predict import run_predict
 
-    run_predict(run, data, out=out, all_classes=all_classes, strict=strict, pool=pool)
+    run_predict(
+        run,
+        data,
+        out=out,
+        all_classes=all_classes,
+        strict=strict,
+        pool=pool,
+        encoder=listed(encoder or ""),
+        cache=cache,
+    )
 
 
 @app.command(epilog="Example: labelgrad labels runs/pets --look 20 --look-out look.csv")
@@ -187,6 +212,13 @@ def compare(
     mirror: Annotated[
         bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
     ] = False,
+    text: Annotated[list[str] | None, typer.Option(help="Column of texts; else found.")] = None,
+    picture: Annotated[list[str] | None, typer.Option(help="Column of picture files.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Name, folder or none, by commas.")] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="An encoder may be fetched.")
+    ] = False,
+    cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 2,
@@ -209,6 +241,11 @@ def compare(
         task=task,
         size=size,
         strict=strict,
+        text=text,
+        picture=picture,
+        encoder=listed(encoder or ""),
+        download=download or asking(),
+        cache=cache,
         methods=listed(methods) or None,
         seeds=seeds,
         model=model,

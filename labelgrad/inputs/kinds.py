@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from labelgrad.inputs.arrays import Arrays
-from labelgrad.inputs.base import VERSION, Dataset, Inputs, InputType, Prepared, Reading
+from labelgrad.inputs.base import VERSION, Dataset, Encoding, Inputs, InputType, Prepared, Reading
 from labelgrad.inputs.images import ImageFolder
 from labelgrad.inputs.table import Table
 from labelgrad.inputs.targets import TASKS
@@ -36,6 +37,9 @@ def read(
     task: str | None = None,
     size: int | None = None,
     strict: bool = False,
+    text: str | Sequence[str] | None = None,
+    picture: str | Sequence[str] | None = None,
+    encoding: Encoding | None = None,
 ) -> Dataset:
     r"""Read a folder of pictures, a table (CSV or Parquet), an .npz file, a data frame or an array.
 
@@ -44,6 +48,9 @@ def read(
     A table or a data frame has its labels in the column `target`, empty where there is none. An
     .npz file has `x` and `y`. With an array comes its `y`, and with a data frame it may: unlabeled
     is -1, NaN or missing. Classes or numbers? The labels decide, unless `task` does.
+
+    Pictures and texts are read by an encoder, `encoding` says which; columns of a table that hold
+    texts or paths of pictures are found, or named by `text` and `picture`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +69,8 @@ def read(
     if isinstance(data, Path) and y is not None:
         raise ValueError("`y` is for arrays; a file or folder has its labels in it.")
     kind = _kind_of(data)
-    for name, option in (("labels", labels), ("size", size), ("target", target)):
+    asked = {"labels": labels, "size": size, "target": target, "text": text, "picture": picture}
+    for name, option in asked.items():
         if option is not None and name not in kind.options:
             owner = " or ".join(other.name for other in KINDS if name in other.options)
             raise ValueError(
@@ -71,7 +79,18 @@ def read(
     if task is not None and task not in TASKS:
         raise ValueError(f"`task` must be one of {', '.join(TASKS)}, got {task!r}.")
     file = None if labels is None else Path(labels)
-    return kind.read(data, Reading(y, file, target, task, size, strict))
+    reading = Reading(
+        y,
+        file,
+        target,
+        task,
+        size,
+        strict,
+        text=_listed(text),
+        picture=_listed(picture),
+        encoding=encoding or Encoding(),
+    )
+    return kind.read(data, reading)
 
 
 def read_inputs(X: Any) -> Inputs:
@@ -86,7 +105,13 @@ def read_inputs(X: Any) -> Inputs:
     return _kind_of(X).inputs(X)
 
 
-def prepare(preprocessing: dict[str, Any], data: Any, *, strict: bool = False) -> Prepared:
+def prepare(
+    preprocessing: dict[str, Any],
+    data: Any,
+    *,
+    strict: bool = False,
+    encoding: Encoding | None = None,
+) -> Prepared:
     """Read new data without labels the way `preprocessing`, of a `Dataset`, read the old.
 
     Pictures may lie in the folder in any way, and one picture alone will do; a table or a data
@@ -99,11 +124,15 @@ def prepare(preprocessing: dict[str, Any], data: Any, *, strict: bool = False) -
         )
     data, kind = _located(data), kind_named(preprocessing["kind"])
     if kind.takes(data, new=True):
-        return kind.prepare(preprocessing, data, strict=strict)
+        return kind.prepare(preprocessing, data, strict=strict, encoding=encoding or Encoding())
     wanted = f"New data must be {kind.name} like the training data"
     if isinstance(data, Path):
         raise ValueError(f"{wanted}, and {data} holds {_kind_of(data).name}.")
     raise ValueError(f"{wanted}: give {kind.what}, not a {type(data).__name__}.")
+
+
+def _listed(columns: str | Sequence[str] | None) -> Sequence[str]:
+    return [] if columns is None else [columns] if isinstance(columns, str) else list(columns)
 
 
 def _located(data: Any) -> Any:
