@@ -1,5 +1,7 @@
 """Small networks, batches and objectives that many tests need."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import settings
@@ -10,6 +12,9 @@ from labelgrad.witnesses import named
 
 settings.register_profile("shared-machine", deadline=None, max_examples=50)
 settings.load_profile("shared-machine")
+os.environ["LABELGRAD_ENCODER"] = (
+    "none"  # pretrained ones only where a test asks; subprocesses, too
+)
 torch.set_num_threads(1)  # tests run side by side, and the networks here are tiny
 
 FEW = ("linear", "neighbours")  # witnesses; forests would take most of the tests' time

@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 
 import labelgrad
-from labelgrad.cli.words import listed, names_or_none, shares_typed, typed
+from labelgrad.cli.words import asking, listed, names_or_none, shares_typed, typed
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
-DATES = "day-first or month-first, if the cells do not tell."
+DATES = "day-first or month-first, if unclear."
 
 app = typer.Typer(
     help="Semi-supervised learning by label gradient alignment.",
@@ -87,6 +87,13 @@ def fit(
     keep_pool: Annotated[
         bool, typer.Option("--keep-pool", help="Keep the pool for predict --pool.")
     ] = False,
+    text: Annotated[list[str] | None, typer.Option(help="Column of texts; else found.")] = None,
+    picture: Annotated[list[str] | None, typer.Option(help="Column of picture files.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Name, folder or none, by commas.")] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="An encoder may be fetched.")
+    ] = False,
+    cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
@@ -107,6 +114,11 @@ def fit(
         dates=dates,
         size=size,
         strict=strict,
+        text=text,
+        picture=picture,
+        encoder=listed(encoder or ""),
+        download=download or asking(),
+        cache=cache,
         method=method,
         model=model,
         steps=steps,
@@ -138,11 +150,24 @@ def predict(
         bool, typer.Option("--pool", help="Ask the kept pool in place of the student.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
+    encoder: Annotated[
+        str | None, typer.Option(help="Its folder, where it is elsewhere now.")
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
 ) -> None:
     """Predict labels for new data, with calibrated probabilities, as CSV."""
     from labelgrad.cli.predict import run_predict
 
-    run_predict(run, data, out=out, all_classes=all_classes, strict=strict, pool=pool)
+    run_predict(
+        run,
+        data,
+        out=out,
+        all_classes=all_classes,
+        strict=strict,
+        pool=pool,
+        encoder=listed(encoder or ""),
+        cache=cache,
+    )
 
 
 @app.command(epilog="Example: labelgrad labels runs/pets --look 20 --look-out look.csv")
@@ -191,6 +216,13 @@ def compare(
     mirror: Annotated[
         bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
     ] = False,
+    text: Annotated[list[str] | None, typer.Option(help="Column of texts; else found.")] = None,
+    picture: Annotated[list[str] | None, typer.Option(help="Column of picture files.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Name, folder or none, by commas.")] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="An encoder may be fetched.")
+    ] = False,
+    cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 2,
@@ -214,6 +246,11 @@ def compare(
         dates=dates,
         size=size,
         strict=strict,
+        text=text,
+        picture=picture,
+        encoder=listed(encoder or ""),
+        download=download or asking(),
+        cache=cache,
         methods=listed(methods) or None,
         seeds=seeds,
         model=model,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.console import now_and_then, say
+from labelgrad.cli.console import say
 from labelgrad.cli.fit import shown_on_the_way
 from labelgrad.fitting.compare import compare
 from labelgrad.fitting.ranking import Ranking, Scored
@@ -19,12 +20,13 @@ from labelgrad.training.results import RESULTS
 def run_compare(data: Path, *, out: Path, **options: Any) -> None:
     """Train what is not in the folder yet, and print the ranking."""
     console = Console()
-    with shown_on_the_way(data, console) as (on_data, bars):
+    with shown_on_the_way(data, console) as (on_data, update, bars):
         found = compare(
             data,
             out=out,
             on_data=on_data,
-            on_progress=now_and_then(bars.update),
+            on_note=partial(say, console),
+            on_progress=update,
             on_trial=bars.count,
             **options,
         )

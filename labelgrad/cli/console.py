@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from math import isnan
 from pathlib import Path
 from typing import Self
@@ -58,6 +59,21 @@ def now_and_then(update: Update) -> Update:
             update(name, done, total, loss)
 
     return heard
+
+
+@contextmanager
+def begun_when_needed(console: Console) -> Iterator[tuple[Update, Progress]]:
+    """What shows how far work is, which is not on the screen before there is some."""
+    bars = progress(console)
+    told = now_and_then(bars.update)
+    with ExitStack() as showing:
+        begin = cache(lambda: showing.enter_context(bars))
+
+        def update(name: str, done: int, total: int, loss: float) -> None:
+            begin()
+            told(name, done, total, loss)
+
+        yield update, bars
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.console import now_and_then, progress, say
+from labelgrad.cli.console import Update, begun_when_needed, say
 from labelgrad.fitting.fit import fit
 from labelgrad.fitting.kept_pool import POOL, has_pool
 from labelgrad.fitting.report import confident
@@ -31,7 +32,7 @@ def run_fit(data: Path, *, out: Path, device: str, **options: Any) -> None:
     """Fit, and print what a person wants to know on the way and at the end."""
     console = Console()
     told: list[str] = []
-    with shown_on_the_way(data, console) as (show_data, bars):
+    with shown_on_the_way(data, console) as (show_data, update, _):
 
         def on_data(dataset: Dataset) -> None:
             told.extend(dataset.notes)
@@ -43,7 +44,8 @@ def run_fit(data: Path, *, out: Path, device: str, **options: Any) -> None:
             device=device,
             workers=usual_workers(device),
             on_data=on_data,
-            on_progress=now_and_then(bars.update),
+            on_note=partial(say, console),
+            on_progress=update,
             **options,
         )
     for said in result_lines(result):
@@ -62,17 +64,15 @@ def run_fit(data: Path, *, out: Path, device: str, **options: Any) -> None:
 @contextmanager
 def shown_on_the_way(
     data: Path, console: Console
-) -> Iterator[tuple[Callable[[Dataset], None], Progress]]:
-    """Say what was found in the data once they are read, and from then on how far the work is."""
-    bars = progress(console)
-    with ExitStack() as showing:
+) -> Iterator[tuple[Callable[[Dataset], None], Update, Progress]]:
+    """Say what was found in the data once they are read, and how far the work is once it begins."""
+    with begun_when_needed(console) as (update, bars):
 
         def on_data(dataset: Dataset) -> None:
             for line in found_lines(data, dataset):
                 say(console, line)
-            showing.enter_context(bars)
 
-        yield on_data, bars
+        yield on_data, update, bars
 
 
 def usual_workers(device: str) -> int:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from labelgrad.cli.console import say
+from labelgrad.cli.console import begun_when_needed, say
+from labelgrad.fitting.fit import encoding_of
 from labelgrad.fitting.result import load
 from labelgrad.inputs.base import join_few
 
 
 def run_predict(
-    run: Path, data: Path, *, out: Path, all_classes: bool | None, strict: bool, pool: bool
+    run: Path,
+    data: Path,
+    *,
+    out: Path,
+    all_classes: bool | None,
+    strict: bool,
+    pool: bool,
+    encoder: Sequence[str] = (),
+    cache: Path | None = None,
 ) -> None:
     """Write the predictions, and say how many there are."""
-    found = load(run).predict(data, strict=strict, pool=pool)
+    console, result = Console(), load(run)
+    with begun_when_needed(console) as (update, _):
+        encoding = encoding_of(
+            encoder, cache=cache, on_note=partial(say, console), on_progress=update
+        )
+        found = result.predict(data, strict=strict, pool=pool, encoding=encoding)
     found.save(out, all_classes=all_classes)
-    console = Console()
     lines = [f"{len(found)} predictions: {out}"]
     if found.skipped:
         reasons = [f"{name} ({reason})" for name, reason in found.skipped]

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
 
 from labelgrad.nearest import did_you_mean
 
@@ -81,6 +85,13 @@ def _is_positive(number: str) -> bool:
         return 0 < float(number) < math.inf
     except ValueError:
         return False
+
+
+def asking() -> Callable[[Any], bool] | bool:
+    """Who says whether something may be downloaded: the person at the terminal, if there is one."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    return lambda download: typer.confirm(f"{download.what}. Fetch it?", default=False)
 
 
 def typed() -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from labelgrad.encoders.found import Given
+from labelgrad.encoders.hub import Allow
 from labelgrad.fitting.cross_validation import (
     Callbacks,
     OnProgress,
@@ -18,7 +20,7 @@ from labelgrad.fitting.cross_validation import (
     as_arrays,
     held_out_folds,
 )
-from labelgrad.fitting.fit import check_device
+from labelgrad.fitting.fit import check_device, encoding_of
 from labelgrad.fitting.peer_folds import OTHERS, PeerFolds, PeerPlan, check_other
 from labelgrad.fitting.plan import Plan, make_plan
 from labelgrad.fitting.ranking import Ranking, rank
@@ -48,6 +50,11 @@ def compare(
     size: int | None = None,
     strict: bool = False,
     dates: str | None = None,
+    text: str | Sequence[str] | None = None,
+    picture: str | Sequence[str] | None = None,
+    encoder: Given | Sequence[Given] | None = None,
+    download: Allow = False,
+    cache: str | Path | None = None,
     methods: Sequence[str] | None = None,
     seeds: int = 3,
     model: str | None = None,
@@ -58,15 +65,16 @@ def compare(
     out: str | Path | None = None,
     command: str = "labelgrad.compare",
     on_data: Callable[[Dataset], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
     on_progress: OnProgress | None = None,
     on_trial: Callable[[int, int], None] | None = None,
 ) -> Ranking:
     """Train several methods with several seeds, and say which is best or whether it is chance.
 
-    `data`, `y` and the six after them are as in `labelgrad.fit`, and so are `model`, `steps`,
-    `mirror`, `device`, `workers`, `on_data` and `on_progress`. A seed deals the labels into folds
-    as `fit` does, and gives the first weights and the batches: the same for all methods. Methods
-    may be peers, too, such as "random-forest" (`labelgrad.peers`).
+    `data`, `y` and the eleven after them are as in `labelgrad.fit`, and so are `model`, `steps`,
+    `mirror`, `device`, `workers`, `on_data`, `on_note` and `on_progress`. A seed deals the labels
+    into folds as `fit` does, and gives the first weights and the batches: the same for all methods.
+    Methods may be peers, too, such as "random-forest" (`labelgrad.peers`).
 
     With `out` finished trials are kept, and not run again; `command` is written down beside them.
     `on_trial` is given how many of the trials are done.
@@ -82,7 +90,17 @@ def compare(
         data
         if isinstance(data, Dataset)
         else read(
-            data, y, labels=labels, target=target, task=task, size=size, strict=strict, dates=dates
+            data,
+            y,
+            labels=labels,
+            target=target,
+            task=task,
+            size=size,
+            strict=strict,
+            dates=dates,
+            text=text,
+            picture=picture,
+            encoding=encoding_of(encoder, download, cache, device, on_note, on_progress),
         )
     )
     plans = trial_plans(dataset, methods, seeds, model=model, steps=steps, mirror=mirror)

@@ -352,10 +352,11 @@ def as_arrays(dataset: Dataset) -> Dataset:
     """The dataset to hand to another process.
 
     As NumPy arrays the examples are copied: PyTorch's shared memory is often too small for them.
+    What they looked like stays here.
     """
     x: Any = dataset.x.numpy()
     y: Any = dataset.y.numpy()
-    return replace(dataset, x=x, y=y)
+    return replace(dataset, x=x, y=y, originals=None)
 
 
 def as_tensors(dataset: Dataset) -> Dataset:

@@ -19,6 +19,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
+from labelgrad.encoders.found import Given
+from labelgrad.encoders.hub import Allow
 from labelgrad.fitting.conclusion import finalize
 from labelgrad.fitting.corrections import CHECKPOINT, corrected, restart_if_corrected
 from labelgrad.fitting.corrections import FILE as CORRECTIONS
@@ -28,7 +30,7 @@ from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_p
 from labelgrad.fitting.pooling import NETWORK
 from labelgrad.fitting.result import Result
 from labelgrad.fitting.verdict import POOL, STUDENT
-from labelgrad.inputs.base import Dataset, join_few
+from labelgrad.inputs.base import Dataset, Encoding, join_few
 from labelgrad.inputs.kinds import read
 from labelgrad.training.stackable import stacks
 from labelgrad.training.stacked import advance
@@ -53,6 +55,11 @@ def fit(
     size: int | None = None,
     strict: bool = False,
     dates: str | None = None,
+    text: str | Sequence[str] | None = None,
+    picture: str | Sequence[str] | None = None,
+    encoder: Given | Sequence[Given] | None = None,
+    download: Allow = False,
+    cache: str | Path | None = None,
     method: str | None = None,
     model: str | nn.Module | None = None,
     steps: int | None = None,
@@ -69,6 +76,7 @@ def fit(
     out: str | Path | None = None,
     resume: bool = False,
     on_data: Callable[[Dataset], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
     on_progress: OnProgress | None = None,
     on_record: Callable[[Record], None] | None = None,
 ) -> Result:
@@ -77,6 +85,12 @@ def fit(
     `data` is a folder of pictures, a table, an .npz file (how they are read, and what `labels`,
     `target`, `task`, `size`, `strict` and `dates` are, says `labelgrad.inputs.kinds.read`), a
     `Dataset`, or an array, then with `y`: -1 or NaN where there is no label.
+
+    Pictures and texts are read by an `encoder`: a name such as "efficientnet-lite0" or
+    "all-minilm-l6-v2", a folder of weights, a network of your own, or "none". Nothing said, it is
+    the usual one that is installed. Weights are fetched only where `download` is true, or is a
+    function that says so. Features are kept in the folder `cache`, for all runs. `text` and
+    `picture` name columns of a table that hold texts, or paths of pictures.
 
     `method` is a sum such as "lga+vat", `model` a name such as "wrn-10-1" or a network of your
     own, `time_budget` is in minutes and finds the `steps`. `mirror` says that pictures mean the
@@ -95,7 +109,8 @@ def fit(
     and keeps what there is; pressed twice it ends at once. `keep_pool` keeps the witnesses and
     their weights, too, for `predict(..., pool=True)`; a run that does so does so when it goes on.
 
-    `on_data` is given what was read, before the training; `on_progress` a name, steps done, steps
+    `on_data` is given what was read, before the training, and `on_note` before that what is about
+    to be computed or fetched, a sentence each; `on_progress` a name, steps done, steps
     in all and the loss; `on_record` the record of every step, with its part and method.
 
     >>> import numpy as np
@@ -121,9 +136,19 @@ def fit(
         raise ValueError(f"`on_record` needs the training in this process, got {workers} workers.")
     if not isinstance(data, Dataset):
         given = read(
-            data, y, labels=labels, target=target, task=task, size=size, strict=strict, dates=dates
+            data,
+            y,
+            labels=labels,
+            target=target,
+            task=task,
+            size=size,
+            strict=strict,
+            dates=dates,
+            text=text,
+            picture=picture,
+            encoding=encoding_of(encoder, download, cache, device, on_note, on_progress),
         )
-    elif any(option is not None for option in (y, labels, target, task, size, dates)):
+    elif any(o is not None for o in (y, labels, target, task, size, dates, text, picture, encoder)):
         raise ValueError("A `Dataset` has its labels in it; give it without `y` and what is read.")
     else:
         given = data
@@ -160,6 +185,28 @@ def fit(
             keep_pool=keep_pool,
             on_progress=on_progress,
         )
+
+
+def encoding_of(
+    encoder: Given | Sequence[Given] | None,
+    download: Allow = False,
+    cache: str | Path | None = None,
+    device: str = "cpu",
+    on_note: Callable[[str], None] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Encoding:
+    """How encoders are to be used, of what a person says about them."""
+    several: Sequence[Any] = encoder if isinstance(encoder, list | tuple) else [encoder]
+    tell = on_progress or (lambda name, done, total, loss: None)
+    return Encoding(
+        tuple(one for one in several if one is not None),
+        download,
+        None if cache is None else Path(cache),
+        device,
+        on_note,
+        lambda done, total: tell("features", done, total, math.nan),
+        lambda done, total: tell("download, bytes", done, total, math.nan),
+    )
 
 
 def all_witnesses(

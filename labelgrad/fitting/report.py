@@ -171,7 +171,8 @@ def _on_held_out(
 
 def _example(dataset: Dataset, place: int, row: ImputedLabel) -> Example:
     kind = kind_named(dataset.kind)
-    looks = kind.show(dataset.preprocessing, dataset.x[place].numpy())
+    original = None if dataset.originals is None else dataset.originals[place]
+    looks = kind.show(dataset.preprocessing, dataset.x[place].numpy(), original)
     return Example(
         row.name,
         shown(row.label),

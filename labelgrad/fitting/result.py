@@ -32,6 +32,7 @@ from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.pooling import Pooled
 from labelgrad.fitting.predictor import FORMAT, Predictions, Predictor, load_predictor
 from labelgrad.fitting.verdict import Calibration, Verdict, shown_error
+from labelgrad.inputs.base import Encoding
 from labelgrad.inputs.kinds import prepare
 from labelgrad.report.data import Estimate, Judged
 
@@ -123,15 +124,22 @@ class Result:
     pooled: Pooled | None = None  # the witnesses themselves; a loaded run has them no more
 
     def predict(
-        self, data: str | Path | ArrayLike, *, strict: bool = False, pool: bool = False
+        self,
+        data: str | Path | ArrayLike,
+        *,
+        strict: bool = False,
+        pool: bool = False,
+        encoding: Encoding | None = None,
     ) -> Predictions:
         """Predictions for new data of the kind the model was trained on: a path, or an array.
+
+        `encoding` says where an encoder and its cache are, if they are elsewhere than they were.
 
         With `pool` they are the pool's in place of the student's; a run that is loaded has it if
         it was fitted with `keep_pool`.
         """
         config = self.predictor.config
-        x, names, skipped = prepare(config.preprocessing, data, strict=strict)
+        x, names, skipped = prepare(config.preprocessing, data, strict=strict, encoding=encoding)
         said = self._said_by_pool(x) if pool else self.predictor(x)
         return config.predictions(said, names, skipped)
 

@@ -17,6 +17,7 @@ from labelgrad.inputs.base import (
     VERSION,
     Dataset,
     Defaults,
+    Encoding,
     Inputs,
     InputType,
     Prepared,
@@ -79,7 +80,9 @@ class Arrays:
     def inputs(self, data: Any) -> Inputs:
         return _fit(_checked(data, "memory"), "memory")
 
-    def prepare(self, preprocessing: dict[str, Any], data: Any, *, strict: bool) -> Prepared:
+    def prepare(
+        self, preprocessing: dict[str, Any], data: Any, *, strict: bool, encoding: Encoding
+    ) -> Prepared:
         """New rows of the shape the old ones had; `y` is not read."""
         file = "memory"
         if isinstance(data, Path):
@@ -113,9 +116,9 @@ class Arrays:
     def columns(self, preprocessing: dict[str, Any]) -> list[str]:
         return TABLE.columns(preprocessing) if "columns" in preprocessing else []
 
-    def show(self, preprocessing: dict[str, Any], row: NDArray[Any]) -> Shown:
+    def show(self, preprocessing: dict[str, Any], row: NDArray[Any], original: Any = None) -> Shown:
         if "columns" in preprocessing:
-            return TABLE.show(preprocessing, row)
+            return TABLE.show(preprocessing, row, original)
         return Shown(row if row.dtype == np.uint8 else None, [])
 
     def near(self, x: Tensor, outputs: Tensor) -> Tensor:

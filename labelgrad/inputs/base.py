@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelgrad.encoders.found import Given
+from labelgrad.encoders.hub import Allow, OnBytes
 from labelgrad.step import Views
 
 VERSION = 2  # of a preprocessing; one of another version is refused, not guessed at
@@ -43,6 +45,12 @@ class Dataset:
     skipped: list[tuple[str, str]] = field(default_factory=list)  # name, reason
     notes: list[str] = field(default_factory=list)  # what was decided and why, a sentence each
     preprocessing: dict[str, Any] = field(default_factory=dict)
+    originals: Sequence[Any] | None = None  # of each example, what `show` needs beside its numbers
+
+    @property
+    def frozen_features(self) -> bool:
+        """Whether all of `x` is what encoders made of the examples: fixed networks, or TF-IDF."""
+        return bool(self.preprocessing.get("blocks")) and not self.preprocessing.get("columns")
 
     @property
     def labeled(self) -> Tensor:
@@ -81,7 +89,7 @@ class Prepared(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """One example as a person looks at it: a picture, or the cells of a table."""
+    """One example as a person looks at it: a picture, or the cells of a table, or both."""
 
     picture: NDArray[Any] | None  # (channels, height, width) in 8 bits
     cells: list[str]  # as many as there are `columns`
@@ -112,6 +120,19 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class Encoding:
+    """Which encoders are to be used and how; nothing said, the usual one that is there."""
+
+    encoders: tuple[Given, ...] = ()  # at most one for each kind
+    download: Allow = False
+    cache: Path | None = None  # the folder of kept features
+    device: str = "cpu"
+    on_note: Callable[[str], None] | None = None  # what is about to be done, a sentence
+    on_progress: Callable[[int, int], None] | None = None  # examples encoded, examples in all
+    on_bytes: OnBytes | None = None  # of a download
+
+
+@dataclass(frozen=True)
 class Reading:
     """What a person says about their data while handing them over; a kind takes some of it."""
 
@@ -122,6 +143,9 @@ class Reading:
     size: int | None = None
     strict: bool = False
     dates: str | None = None  # "day-first" or "month-first", where the cells do not tell
+    text: Sequence[str] = ()  # columns of a table
+    picture: Sequence[str] = ()  # columns of a table with paths
+    encoding: Encoding = field(default_factory=Encoding)
 
 
 class InputType(Protocol):
@@ -134,7 +158,7 @@ class InputType(Protocol):
     name: str
     what: str  # the files it reads, as a sentence calls them
     key: str  # what one example is called by: "file" or "row"
-    options: tuple[str, ...]  # which of `labels`, `target`, `size` and `dates` it takes
+    options: tuple[str, ...]  # of `labels`, `target`, `size`, `dates`, `text`, `picture`
 
     def takes(self, data: object, *, new: bool = False) -> bool:
         """Whether this is data of the kind: a path or an object; `new` ones have no labels."""
@@ -145,7 +169,9 @@ class InputType(Protocol):
     def inputs(self, data: Any) -> Inputs:
         """Examples alone, out of an object."""
 
-    def prepare(self, preprocessing: dict[str, Any], data: Any, *, strict: bool) -> Prepared:
+    def prepare(
+        self, preprocessing: dict[str, Any], data: Any, *, strict: bool, encoding: Encoding
+    ) -> Prepared:
         """New examples, out of a path or an object, treated like the old ones."""
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
@@ -160,8 +186,8 @@ class InputType(Protocol):
     def columns(self, preprocessing: dict[str, Any]) -> list[str]:
         """The headings of the cells that `show` gives; none for pictures."""
 
-    def show(self, preprocessing: dict[str, Any], row: NDArray[Any]) -> Shown:
-        """One stored example as a person would look at it."""
+    def show(self, preprocessing: dict[str, Any], row: NDArray[Any], original: Any = None) -> Shown:
+        """One stored example as a person would look at it; `original` is the dataset's, if any."""
 
     def near(self, x: Tensor, outputs: Tensor) -> Tensor:
         """The points (n, any) that neighbours are measured between; outputs are the model's."""

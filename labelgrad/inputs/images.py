@@ -11,15 +11,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelgrad.augment.views import Pictures
+from labelgrad.encoders.base import PICTURES, Encoder, record_of
+from labelgrad.encoders.cache import Features
 from labelgrad.inputs.base import (
     Dataset,
     Defaults,
+    Encoding,
     Inputs,
     Prepared,
     Reading,
     Scale,
     Shown,
     join_few,
+)
+from labelgrad.inputs.encoded import (
+    Block,
+    chosen_encoder,
+    encoder_again,
+    encoder_note,
+    picture_features,
+    thumbnail,
 )
 from labelgrad.inputs.folder import LABELS_FILE, Files, file_labels, files_in, folder_label
 from labelgrad.inputs.pixels import (
@@ -31,13 +42,17 @@ from labelgrad.inputs.pixels import (
     is_grey,
     is_picture,
     load_pictures,
+    reason,
     to_grey,
+    usual_side,
 )
+from labelgrad.inputs.table import Table
 from labelgrad.inputs.targets import targets
 from labelgrad.step import Views
 
 DEFAULTS = Defaults("wrn-10-1", steps=1000, learning_rate=1e-3, vat_radius=1.0)
 LARGEST_SIZE = 1024
+MEASURED = 200  # pictures whose size tells that of all
 
 
 class ImageFolder:
@@ -67,56 +82,73 @@ class ImageFolder:
                 f"class into a subfolder of its own and the others into `unlabeled`, or list them "
                 f"in {LABELS_FILE} with the columns file and label."
             )
-        side = size or choose_size(chosen)
-        names, pixels, skipped = _load(chosen, side, strict=reading.strict)
+        loaded = _loaded(chosen, reading)
+        names = loaded.names
         cells = [given.labels.get(name, "") for name in names]
         found = targets(cells, reading.task, given.where, folders=given.folders)
-        channels = 1 if is_grey(pixels) else 3
-        notes = given.notes + found.notes + _size_note(side, channels, asked=size is not None)
         return Dataset(
             self.name,
-            _tensor(pixels, channels),
+            loaded.x,
             found.y,
             found.task,
             found.classes,
             names,
-            skipped + list(files.refused.items()),
-            notes + _left_out(files, chosen, given, names),
-            found.preprocessing(self.name, size=side, channels=channels),
+            loaded.skipped + list(files.refused.items()),
+            given.notes + found.notes + loaded.notes + _left_out(files, chosen, given, names),
+            found.preprocessing(self.name, **loaded.kept),
+            [chosen[name] for name in names] if "blocks" in loaded.kept else None,
         )
 
     def inputs(self, data: object) -> Inputs:
         raise ValueError(f"Pictures are read from a folder with their labels, got {data!r}.")
 
-    def prepare(self, preprocessing: dict[str, Any], data: Path, *, strict: bool) -> Prepared:
+    def prepare(
+        self, preprocessing: dict[str, Any], data: Path, *, strict: bool, encoding: Encoding
+    ) -> Prepared:
         """All pictures of a folder and its subfolders, or one picture."""
         files = _files(data, strict) if data.is_dir() else Files({data.name: data}, {})
         chosen = {n: file for n, file in files.inside.items() if is_picture(n) or data.is_file()}
         if not chosen:
             raise ValueError(f"The folder {data} holds no pictures.")
-        names, pixels, skipped = _load(chosen, preprocessing["size"], strict=strict)
-        skipped += files.refused.items()
-        return Prepared(_tensor(pixels, preprocessing["channels"]), names, skipped)
+        if "blocks" in preprocessing:
+            block = Block.of(preprocessing["blocks"][0])
+            encoder = encoder_again(block.record, encoding)
+            names, features, skipped = _encode(chosen, encoder, encoding, strict=strict)
+            x = block.rows(features)
+        else:
+            names, pixels, skipped = _load(chosen, preprocessing["size"], strict=strict)
+            x = _tensor(pixels, preprocessing["channels"])
+        return Prepared(x, names, skipped + list(files.refused.items()))
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
-        return DEFAULTS
+        return DEFAULTS if len(shape) == 3 else ROWS.defaults(shape)
 
     def transform(self, preprocessing: dict[str, Any], x: Tensor) -> Scale:
+        if x.ndim == 2:
+            return ROWS.transform(preprocessing, x)
         return Scale(2 / 255, -1.0)  # from -1 to 1
 
     def views(self, shape: Sequence[int], scale: Scale, mirror: bool) -> Views:
+        if len(shape) == 1:
+            return ROWS.views(shape, scale, mirror)
         side = min(shape[1:])
         return Pictures(mirror=mirror, pixels=0 if side < 4 else max(1, side // 16))
 
     def columns(self, preprocessing: dict[str, Any]) -> list[str]:
         return []
 
-    def show(self, preprocessing: dict[str, Any], row: NDArray[Any]) -> Shown:
-        return Shown(row, [])
+    def show(self, preprocessing: dict[str, Any], row: NDArray[Any], original: Any = None) -> Shown:
+        return Shown(row if original is None else thumbnail(original), [])
 
     def near(self, x: Tensor, outputs: Tensor) -> Tensor:
-        """What a model says: pictures of one thing are seldom near each other pixel by pixel."""
-        return outputs.reshape(len(x), -1)
+        """Features, or else what a model says: pixel by pixel pictures are seldom near each other.
+
+        Two pictures of one thing have features that are near.
+        """
+        return x if x.ndim == 2 else outputs.reshape(len(x), -1)
+
+
+ROWS = Table()  # features are trained on like the rows of a table
 
 
 def _files(folder: Path, strict: bool) -> Files:
@@ -151,12 +183,57 @@ def _given(folder: Path, labels: Path | None, files: Files) -> _Given:
     return _Given(file_labels(path, files), path.name, False, [note])
 
 
+class _Loaded(NamedTuple):
+    """Pictures as they are stored, what new ones need to be stored alike, and what to say."""
+
+    names: list[str]
+    x: Tensor
+    skipped: Skipped
+    kept: dict[str, Any]
+    notes: list[str]
+
+
+def _loaded(chosen: Paths, reading: Reading) -> _Loaded:
+    """Features where there is an encoder, else pixels."""
+    size, encoding, files = reading.size, reading.encoding, list(chosen.values())
+    natural = usual_side(files[:: -(-len(files) // MEASURED)])
+    encoder, notes = chosen_encoder(encoding, PICTURES, size=size, natural=natural)
+    if encoder is not None:
+        names, features, skipped = _encode(chosen, encoder, encoding, strict=reading.strict)
+        block = Block.fit("", record_of(encoder), features, share=1.0)
+        notes = [encoder_note(encoder, asked=bool(encoding.encoders))]
+        return _Loaded(names, block.rows(features), skipped, {"blocks": [block.described()]}, notes)
+    side = size or choose_size(chosen)
+    names, pixels, skipped = _load(chosen, side, strict=reading.strict)
+    channels = 1 if is_grey(pixels) else 3
+    notes = _size_note(side, channels, asked=size is not None) + notes
+    kept = {"size": side, "channels": channels}
+    return _Loaded(names, _tensor(pixels, channels), skipped, kept, notes)
+
+
+def _encode(
+    chosen: Paths, encoder: Encoder, encoding: Encoding, *, strict: bool
+) -> tuple[list[str], Features, Skipped]:
+    every, found = list(chosen), picture_features(encoder, list(chosen.values()), encoding)
+    skipped = [(every[place], reason(error)) for place, error in found.failed.items()]
+    if skipped and strict:
+        name, why = skipped[0]
+        raise ValueError(f"{name} cannot be read as a picture: {why}.")
+    names = [every[place] for place in found.read]
+    _check_some(names, chosen, skipped)
+    return names, found.features, skipped
+
+
 def _load(chosen: Paths, side: int, *, strict: bool) -> tuple[list[str], Pixels, Skipped]:
     names, pixels, skipped = load_pictures(chosen, side, strict=strict)
-    if not names:
-        name, reason = skipped[0]
-        raise ValueError(f"None of the {len(chosen)} pictures can be read; {name}: {reason}.")
+    _check_some(names, chosen, skipped)
     return names, pixels, skipped
+
+
+def _check_some(names: list[str], chosen: Paths, skipped: Skipped) -> None:
+    if not names:
+        name, why = skipped[0]
+        raise ValueError(f"None of the {len(chosen)} pictures can be read; {name}: {why}.")
 
 
 def _tensor(pixels: Pixels, channels: int) -> Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from labelgrad.inputs.arrays import Arrays
-from labelgrad.inputs.base import VERSION, Dataset, Inputs, InputType, Prepared, Reading
+from labelgrad.inputs.base import VERSION, Dataset, Encoding, Inputs, InputType, Prepared, Reading
 from labelgrad.inputs.images import ImageFolder
 from labelgrad.inputs.table import Table
 from labelgrad.inputs.targets import TASKS
@@ -37,6 +38,9 @@ def read(
     size: int | None = None,
     strict: bool = False,
     dates: str | None = None,
+    text: str | Sequence[str] | None = None,
+    picture: str | Sequence[str] | None = None,
+    encoding: Encoding | None = None,
 ) -> Dataset:
     r"""Read a folder of pictures, a table (CSV or Parquet), an .npz file, a data frame or an array.
 
@@ -47,6 +51,9 @@ def read(
     is -1, NaN or missing. Classes or numbers? The labels decide, unless `task` does. How numbers
     and dates are written the columns tell; `dates` is "day-first" or "month-first" where they
     cannot.
+
+    Pictures and texts are read by an encoder, `encoding` says which; columns of a table that hold
+    texts or paths of pictures are found, or named by `text` and `picture`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -65,12 +72,8 @@ def read(
     if isinstance(data, Path) and y is not None:
         raise ValueError("`y` is for arrays; a file or folder has its labels in it.")
     kind = _kind_of(data)
-    for name, option in (
-        ("labels", labels),
-        ("size", size),
-        ("target", target),
-        ("dates", dates),
-    ):
+    asked = {"labels": labels, "size": size, "target": target, "dates": dates}
+    for name, option in (asked | {"text": text, "picture": picture}).items():
         if option is not None and name not in kind.options:
             owner = " or ".join(other.name for other in KINDS if name in other.options)
             raise ValueError(
@@ -79,7 +82,19 @@ def read(
     if task is not None and task not in TASKS:
         raise ValueError(f"`task` must be one of {', '.join(TASKS)}, got {task!r}.")
     file = None if labels is None else Path(labels)
-    return kind.read(data, Reading(y, file, target, task, size, strict, dates))
+    reading = Reading(
+        y,
+        file,
+        target,
+        task,
+        size,
+        strict,
+        dates,
+        text=_listed(text),
+        picture=_listed(picture),
+        encoding=encoding or Encoding(),
+    )
+    return kind.read(data, reading)
 
 
 def read_inputs(X: Any) -> Inputs:
@@ -94,7 +109,13 @@ def read_inputs(X: Any) -> Inputs:
     return _kind_of(X).inputs(X)
 
 
-def prepare(preprocessing: dict[str, Any], data: Any, *, strict: bool = False) -> Prepared:
+def prepare(
+    preprocessing: dict[str, Any],
+    data: Any,
+    *,
+    strict: bool = False,
+    encoding: Encoding | None = None,
+) -> Prepared:
     """Read new data without labels the way `preprocessing`, of a `Dataset`, read the old.
 
     Pictures may lie in the folder in any way, and one picture alone will do; a table or a data
@@ -107,11 +128,15 @@ def prepare(preprocessing: dict[str, Any], data: Any, *, strict: bool = False) -
         )
     data, kind = _located(data), kind_named(preprocessing["kind"])
     if kind.takes(data, new=True):
-        return kind.prepare(preprocessing, data, strict=strict)
+        return kind.prepare(preprocessing, data, strict=strict, encoding=encoding or Encoding())
     wanted = f"New data must be {kind.name} like the training data"
     if isinstance(data, Path):
         raise ValueError(f"{wanted}, and {data} holds {_kind_of(data).name}.")
     raise ValueError(f"{wanted}: give {kind.what}, not a {type(data).__name__}.")
+
+
+def _listed(columns: str | Sequence[str] | None) -> Sequence[str]:
+    return [] if columns is None else [columns] if isinstance(columns, str) else list(columns)
 
 
 def _located(data: Any) -> Any:

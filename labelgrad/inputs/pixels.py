@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import statistics
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -51,13 +51,14 @@ def load_pictures(files: Paths, size: int, *, strict: bool) -> tuple[list[str], 
             pixels[len(names)] = load_picture(path, size)
             names.append(name)
         except Exception as error:  # a damaged file stumbles anywhere in Pillow's decoders
-            skipped.append((name, _reason(error)))
+            skipped.append((name, reason(error)))
             if strict:
-                raise ValueError(f"{name} cannot be read as a picture: {_reason(error)}.") from None
+                raise ValueError(f"{name} cannot be read as a picture: {reason(error)}.") from None
     return names, pixels[: len(names)], skipped
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Why a picture cannot be read, as the end of a sentence."""
     if isinstance(error, UnidentifiedImageError):
         return "not a picture of a known format"
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
@@ -110,12 +111,17 @@ def _from_levels(image: Image.Image, top: float) -> Image.Image:
 
 def choose_size(files: Paths) -> int:
     """A side that most pictures have: a multiple of 4, for networks that halve twice, up to 32."""
+    usual = usual_side(list(files.values())) or LARGEST
+    return min(max(usual // 4 * 4, SMALLEST), LARGEST)
+
+
+def usual_side(files: Sequence[Path]) -> int | None:
+    """The shorter side that pictures usually have, in pixels, if any of them can be read."""
     sides = []
-    for path in files.values():
+    for path in files:
         with suppress(Exception), _quiet(), Image.open(path, formats=_formats()) as opened:
             sides.append(min(opened.size))
-    usual = int(statistics.median(sides or [LARGEST]))
-    return min(max(usual // 4 * 4, SMALLEST), LARGEST)
+    return int(statistics.median(sides)) if sides else None
 
 
 def is_grey(pixels: Pixels) -> bool:

@@ -18,6 +18,7 @@ from labelgrad.inputs.base import (
     VERSION,
     Dataset,
     Defaults,
+    Encoding,
     Inputs,
     Prepared,
     Reading,
@@ -106,7 +107,9 @@ class Table:
         described = {"version": VERSION, "kind": self.name} | found.encoder.described()
         return Inputs(_rows(found.encoder, known.columns), described, known.notes + found.notes)
 
-    def prepare(self, preprocessing: dict[str, Any], data: Any, *, strict: bool) -> Prepared:
+    def prepare(
+        self, preprocessing: dict[str, Any], data: Any, *, strict: bool, encoding: Encoding
+    ) -> Prepared:
         """New rows need the columns that were used; others, the target too, are not read."""
         encoder = Encoder.of(preprocessing)
         file, cells = columns_of(data)
@@ -132,7 +135,7 @@ class Table:
     def columns(self, preprocessing: dict[str, Any]) -> list[str]:
         return [str(column["name"]) for column in preprocessing["columns"][:MOST_SHOWN]]
 
-    def show(self, preprocessing: dict[str, Any], row: NDArray[Any]) -> Shown:
+    def show(self, preprocessing: dict[str, Any], row: NDArray[Any], original: Any = None) -> Shown:
         return Shown(None, Encoder.of(preprocessing, MOST_SHOWN).show(row))
 
     def near(self, x: Tensor, outputs: Tensor) -> Tensor:
