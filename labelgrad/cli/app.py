@@ -84,6 +84,7 @@ def fit(
         Path | None, typer.Option(help="CSV of what others say of examples.")
     ] = None,
     shares: Annotated[str | None, typer.Option(help="Of the classes: cat=0.2,dog=0.8.")] = None,
+    drawn: Annotated[str | None, typer.Option(help="Labels: random, by-class or unknown.")] = None,
     keep_pool: Annotated[
         bool, typer.Option("--keep-pool", help="Keep the pool for predict --pool.")
     ] = False,
@@ -128,6 +129,7 @@ def fit(
         witnesses=names_or_none(witnesses),
         opinions=opinions,
         shares=shares_typed(shares),
+        drawn=drawn,
         keep_pool=keep_pool,
         device=device,
         resume=resume,

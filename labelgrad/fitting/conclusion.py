@@ -40,6 +40,7 @@ def finalize(
     *,
     name: str,
     folder: Path | None,
+    origins: Sequence[str | None],
     shares: Sequence[float] | None = None,
     keep_pool: bool = False,
     on_progress: OnProgress | None = None,
@@ -47,7 +48,7 @@ def finalize(
     """Hear the witnesses, pool them, teach the student, judge them all, and keep what came of it.
 
     A training that was stopped has no student: the better one of the networks is kept. With
-    `keep_pool` the folder gets the pool, too.
+    `keep_pool` the folder gets the pool, too. `origins` say how each example's label came.
     """
     if trained.step == 0:
         raise KeyboardInterrupt  # stopped before every training had begun: there is no model yet
@@ -96,7 +97,9 @@ def finalize(
     )
     arrays = held_out_arrays(trained, pooled, student)
     page = render(report_data(dataset, summary, arrays, labels, imputed))
-    examples = examples_with_neighbours(dataset, imputed, outputs, typical_error, seed=plan.seed)
+    examples = examples_with_neighbours(
+        dataset, imputed, outputs, typical_error, origins=origins, seed=plan.seed
+    )
     result = Result(predictor, summary, labels, arrays, page, folder, examples, pooled)
     if folder is not None:
         if packed is not None:

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from labelgrad.files import csv_bytes, write_whole
+from labelgrad.fitting.audits import FILE as AUDITS
 from labelgrad.fitting.plan import FILE as PLAN
 from labelgrad.fitting.plan import Plan, begun_with, save_plan, usable_method
 from labelgrad.fitting.predictor import CONFIG
@@ -153,7 +154,7 @@ def _set_aside(folder: Path) -> None:
     """Move the old result away, the config first: without it there is no finished run."""
     aside = folder / HALF
     aside.mkdir(exist_ok=True)
-    stay = {PLAN, FILE, CHECKPOINT, BEFORE, HALF}
+    stay = {PLAN, FILE, AUDITS, CHECKPOINT, BEFORE, HALF}
     found = sorted(folder.iterdir(), key=lambda path: (path.name != CONFIG, path.name))
     for path in found:
         if path.name not in stay:

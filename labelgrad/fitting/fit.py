@@ -21,13 +21,15 @@ from torch import nn
 
 from labelgrad.encoders.found import Given
 from labelgrad.encoders.hub import Allow
+from labelgrad.fitting.audits import Audits
 from labelgrad.fitting.conclusion import finalize
 from labelgrad.fitting.corrections import CHECKPOINT, corrected, restart_if_corrected
 from labelgrad.fitting.corrections import FILE as CORRECTIONS
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress, Record, train_shares
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
-from labelgrad.fitting.plan import FILE, OWN, Plan, load_plan, make_plan, save_plan
+from labelgrad.fitting.plan import FILE, OWN, Plan, begun_with, load_plan, make_plan, save_plan
 from labelgrad.fitting.pooling import NETWORK
+from labelgrad.fitting.provenance import check_drawn, origins
 from labelgrad.fitting.result import Result
 from labelgrad.fitting.verdict import POOL, STUDENT
 from labelgrad.inputs.base import Dataset, Encoding, join_few
@@ -70,6 +72,7 @@ def fit(
     estimators: Mapping[str, Any] | None = None,
     opinions: str | Path | None = None,
     shares: Mapping[str, float] | None = None,
+    drawn: str | None = None,
     keep_pool: bool = False,
     device: str = "cpu",
     workers: int = 1,
@@ -99,7 +102,9 @@ def fit(
     `witnesses` are the names of those that are heard beside the networks, such as "linear,
     neighbours", and "" is none; `estimators` are classifiers or regressors of scikit-learn's kind
     by names of your own, `opinions` a CSV file of what others say (`witnesses.opinions`). `shares`
-    are how often each class occurs among all rows, where the labels do not show it.
+    are how often each class occurs among all rows, where the labels do not show it. `drawn` says
+    how the labeled rows were chosen: "random" out of all, "by-class", or "unknown"; only random
+    ones allow promises (`labelgrad.fitting.promises`), and else it takes an audit.
 
     The trainings go in as many processes as there are `workers`; a script that
     asks for more than one does so below `if __name__ == "__main__":`.
@@ -127,6 +132,7 @@ def fit(
     own = model if isinstance(model, nn.Module) else None
     check_folder(folder, resume=resume)
     check_device(device)
+    check_drawn(drawn)
     keep_pool = keep_pool or has_pool(folder)
     if keep_pool:
         check_can_keep(folder)
@@ -164,8 +170,11 @@ def fit(
         if folder is not None and (folder / FILE).exists():
             plan = load_plan(folder, given, network=model if own is None else OWN, **asked)
             plan = restart_if_corrected(folder, plan, given)
+            if drawn not in (None, plan.drawn):  # no training depends on it
+                plan = replace(plan, drawn=drawn or plan.drawn)
+                save_plan(folder, plan, given, corrections=begun_with(folder))
         else:
-            plan = make_plan(given, model=model, **asked)
+            plan = replace(make_plan(given, model=model, **asked), drawn=drawn or Plan.drawn)
             if time_budget is not None and steps is None:
                 found = affordable_steps(given, plan, own, device, time_budget, workers=workers)
                 plan = replace(plan, steps=found)
@@ -181,6 +190,7 @@ def fit(
             heard,
             name=name,
             folder=folder,
+            origins=origins(given, dataset, plan.drawn, Audits(folder).drawn if folder else ()),
             shares=wanted,
             keep_pool=keep_pool,
             on_progress=on_progress,

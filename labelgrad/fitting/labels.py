@@ -46,9 +46,10 @@ class ImputedLabel:
 class Example:
     """A row of `examples.csv`: the label an example was given, or what speaks against its own.
 
-    `neighbours` is the commonest class of its neighbours and `apart` the share of them that have
-    another label; of values it is their mean, and how many typical errors it is away. `margin` is
-    between the two likeliest classes, the smaller one of the label's and the model's.
+    `origin` says how a given label came (`provenance`). `neighbours` is the commonest class of its
+    neighbours and `apart` the share of them that have another label; of values it is their mean,
+    and how many typical errors it is away. `margin` is between the two likeliest classes, the
+    smaller one of the label's and the model's.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Example:
     neighbours: Label | None = None
     apart: float | None = None
     margin: float | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +97,13 @@ def imputed_labels(dataset: Dataset, found: Imputed, typical_error: float) -> li
 
 
 def examples_with_neighbours(
-    dataset: Dataset, found: Imputed, outputs: Tensor, typical_error: float, *, seed: int
+    dataset: Dataset,
+    found: Imputed,
+    outputs: Tensor,
+    typical_error: float,
+    *,
+    origins: Sequence[str | None],
+    seed: int,
 ) -> list[Example]:
     """One row for every example; `outputs` are what the model says of all of them."""
     unlabeled = (~dataset.labeled).nonzero().squeeze(1)
@@ -120,7 +128,10 @@ def examples_with_neighbours(
         label, model = (first - second for first, second in (two.unbind(-1) for two in likeliest))
         margin = torch.minimum(label, model).tolist()
     given = [label if is_value else dataset.classes[int(label)] for label in labels.tolist()]
-    rows = [Example(name, label) for name, label in zip(dataset.names, given, strict=True)]
+    rows = [
+        Example(name, label, origin=origin)
+        for name, label, origin in zip(dataset.names, given, origins, strict=True)
+    ]
     for row, *speaks in zip(unlabeled.tolist(), said, apart.tolist(), margin, strict=True):
         rows[row] = Example(dataset.names[row], None, *speaks)
     return rows
@@ -205,8 +216,9 @@ def read_examples(content: bytes, task: str) -> list[Example]:
             _label(neighbours, task) if neighbours else None,
             _number(apart),
             _number(margin),
+            origin or None,
         )
-        for name, given, neighbours, apart, margin in _cells(content)
+        for name, given, neighbours, apart, margin, origin in _cells(content)
     ]
 
 

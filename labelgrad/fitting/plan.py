@@ -56,6 +56,7 @@ class Plan:
     seed: int = 0
     mirror: bool = False
     witnesses: str = ""  # beside the networks, by their names
+    drawn: str = "unknown"  # how the labels were: "random", "by-class" or "unknown"
 
     def __post_init__(self) -> None:
         parts(self.method)

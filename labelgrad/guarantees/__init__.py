@@ -1,0 +1,1 @@
+"""What can be promised of labels: bounds, accepted sets, intervals; NumPy and SciPy alone."""
