@@ -94,7 +94,7 @@ def mixed_rows(trained: CrossValidation, pooled: Pooled) -> Tensor:
     missing = LESSONS - len(trained.unlabeled)
     # A file of opinions knows the rows it names, and no others.
     told = any(speaks_of_rows(t.opinion) and pooled.pool.weights[t.name] for t in pooled.heard)
-    if not has_columns(trained.dataset) or missing <= 0 or told:
+    if not has_columns(trained.dataset) or trained.dataset.frozen_features or missing <= 0 or told:
         return x[:0]
     rng = np.random.default_rng(mixed_seed(trained.plan.seed, 5))
     one, other = torch.from_numpy(rng.integers(len(x), size=(2, missing)))
