@@ -1,9 +1,9 @@
 """Methods by name: `method("lga+vat", ...)` is the sum the name says, with usual settings.
 
 A name is a sum of terms. What a term is called, where it is from, what it costs and where a search
-looks for its settings stands in its own file in `objectives/`, which `register`s it. Every sum has
-the labeled loss in it, with weight 1, or with LGA's smaller weight where LGA hands over what the
-labels say.
+looks for its settings stands in its own file in `objectives/`, which `register`s it. A sum has the
+labeled loss in it, with weight 1, or with LGA's smaller weight, if any, where LGA hands over what
+the labels say.
 """
 
 from __future__ import annotations

@@ -18,15 +18,16 @@ import labelgrad
 from labelgrad.fitting import kept_pool, kept_witness
 from labelgrad.fitting.kept_pool import load_pool
 from labelgrad.inputs.kinds import prepare
-from labelgrad.witnesses import models
+from labelgrad.witnesses import aligned, models
 from tests.command import labelgrad_here, one_sentence
 
 WITNESSES = "linear,random forest,neighbours"
 
 
 @pytest.fixture(autouse=True)
-def few_trees(monkeypatch):
+def few_trees_and_steps(monkeypatch):
     monkeypatch.setattr(models, "TREES", 10)
+    monkeypatch.setattr(aligned, "STEPS", (100, 100))
 
 
 def rows(values=False, seed=0):
@@ -99,7 +100,7 @@ def test_pictures_in_an_array(tmp_path):
 
 def test_every_usual_witness_of_classes_can_be_kept(tmp_path):
     x, y = rows()
-    every = f"{WITNESSES},self-training,extra trees,label spreading,kernel"
+    every = f"{WITNESSES},self-training,extra trees,label spreading,kernel,lga-linear"
     result = kept(tmp_path / "run", x, y, witnesses=every)
     said = {h.name: h.opinion for h in result.pooled.heard}
     for name in every.split(","):

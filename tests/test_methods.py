@@ -275,9 +275,10 @@ PROBLEM = Problem(rows=12, width=WIDTH, batch_size=6, steps=100)
 def test_a_name_is_the_sum_it_says(name):
     objective = method(name, PROBLEM)
     kinds = {type(leaf).__name__.lower() for leaf in objective.leaves()}
-    alone = name.lower().replace("lga-evidence", "lga")  # LGA with another rule for its labels
+    # LGA with another rule for its labels, and in another metric.
+    alone = name.lower().replace("lga-evidence", "lga").replace("lga-linear", "lga")
     wanted = {part.strip().replace("-", "") for part in alone.split("+")}
-    assert kinds == wanted | {"supervised"}
+    assert kinds == wanted | (set() if name == "lga-linear" else {"supervised"})
 
 
 def test_a_misspelt_name_suggests_the_nearest():
@@ -289,6 +290,13 @@ def test_a_misspelt_name_suggests_the_nearest():
         method("zzz", PROBLEM)
     with pytest.raises(ValueError, match="each of its terms once"):
         method("vat+vat", PROBLEM)
+
+
+@pytest.mark.parametrize(("name", "power"), [("lga-evidence", 0.25), ("lga-linear", 0.0)])
+def test_the_metric_of_evidence_is_a_setting(name, power):
+    for asked, found in (({}, power), ({name: {"power": 0.5}}, 0.5)):
+        (lga,) = [term for term in method(name, PROBLEM, asked).leaves() if term.name == "lga"]
+        assert lga.gap.power == found
 
 
 def test_settings_replace_a_terms_own():

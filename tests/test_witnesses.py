@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from labelgrad.witnesses import models, neighbours
+from labelgrad.witnesses import aligned, models, neighbours
 from labelgrad.witnesses.base import LEAST, NARROWEST, checked, log_probabilities
 from labelgrad.witnesses.hearing import Case, hear_all, hear_one, within
 from labelgrad.witnesses.models import Model, given
@@ -26,7 +26,8 @@ from labelgrad.witnesses.named import BY_NAME, usual_witnesses, witness_names, w
 from labelgrad.witnesses.neighbours import Graph, Neighbours
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-FOR_CLASSES = [n for n in usual_witnesses("classification") if n != "catboost"] + ["kernel"]
+FOR_CLASSES = [n for n in usual_witnesses("classification") if n != "catboost"]
+FOR_CLASSES += [name for name in ("kernel", "lga-linear") if name not in FOR_CLASSES]
 FOR_VALUES = [n for n in usual_witnesses("regression") if n != "catboost"]
 
 
@@ -34,7 +35,8 @@ ALL_STRENGTHS = models.STRENGTHS
 
 
 @pytest.fixture(autouse=True)
-def few_trees_and_strengths(monkeypatch):
+def few_trees_strengths_and_steps(monkeypatch):
+    monkeypatch.setattr(aligned, "STEPS", (150, 150))
     monkeypatch.setattr(models, "TREES", 10)
     monkeypatch.setattr(models, "STRENGTHS", np.array([0.1, 1.0, 10.0]))
 

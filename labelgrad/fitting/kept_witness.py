@@ -1,8 +1,9 @@
 """One witness as the content of a file, and back; no file holds code.
 
 Models of scikit-learn are skops files, of which only types that are known to be harmless are read.
-The neighbours and our networks are tensors, CatBoost has a format of its own. What others said in
-a file of opinions is about the rows of the data: of new ones they say nothing, and need no file.
+The neighbours, LGA's linear head and our networks are tensors, CatBoost has a format of its own.
+What others said in a file of opinions is about the rows of the data: of new ones they say nothing,
+and need no file.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from labelgrad.files import unshared
 from labelgrad.fitting.pooling import NetworkOpinion
 from labelgrad.inputs.base import Scale, join_few
+from labelgrad.witnesses.aligned import LinearOpinion
 from labelgrad.witnesses.base import Array, Learned, Opinion
 from labelgrad.witnesses.hearing import Rescaled
 from labelgrad.witnesses.models import (
@@ -56,10 +58,12 @@ READ_BY: dict[str, Says] = {  # the kinds of skops files, by how what the model 
     "spreading": spread_or_near,
 }
 CATBOOST, NEIGHBOURS, NETWORK, OPINIONS = "catboost", "neighbours", "network", "opinions"
+HEAD = "linear head"
 ENDINGS = dict.fromkeys(READ_BY, ".skops") | {
     CATBOOST: ".json",
     NEIGHBOURS: ".safetensors",
     NETWORK: ".safetensors",
+    HEAD: ".safetensors",
 }
 
 
@@ -117,6 +121,12 @@ def pack(opinion: Opinion) -> Packed:
         return Packed(NETWORK, weights, {"spread": opinion.spread})
     if isinstance(opinion, Spread):
         return _pack_neighbours(opinion)
+    if isinstance(opinion, LinearOpinion):
+        tensors = {
+            "weight": torch.from_numpy(opinion.weight),
+            "bias": torch.from_numpy(opinion.bias),
+        }
+        return Packed(HEAD, save_tensors(unshared(tensors)))
     if isinstance(opinion, Learned):
         return _pack_model(opinion)
     raise ValueError(f"there is no file for {type(opinion).__name__}")
@@ -128,6 +138,7 @@ def unpack(packed: Packed, asked: Asked) -> Opinion:
         OPINIONS: lambda packed, asked: Silence(asked.known),
         NETWORK: _unpack_network,
         NEIGHBOURS: _unpack_neighbours,
+        HEAD: _unpack_head,
     }
     opinion = unpack_kind.get(packed.kind, _unpack_model)(packed, asked)
     factor = packed.settings.get(FACTOR)
@@ -158,6 +169,14 @@ def _unpack_neighbours(packed: Packed, asked: Asked) -> Spread:
     neighbours, seed = int(packed.settings["neighbours"]), int(packed.settings["seed"])
     rows = NearRows(x, neighbours, seed)
     return Spread(rows, arrived, factor, packed.settings["spread"], asked.classes)
+
+
+def _unpack_head(packed: Packed, asked: Asked) -> LinearOpinion:
+    tensors = load_tensors(packed.content or b"")
+    weight, bias = tensors["weight"].numpy(), tensors["bias"].numpy()
+    if weight.shape[1:] != bias.shape or bias.shape != (asked.classes,):
+        raise ValueError(f"its weight is {weight.shape}, and its bias {bias.shape}")
+    return LinearOpinion(np.zeros((0, len(weight))), weight, bias)
 
 
 def _compact(numbers: Array) -> Tensor:

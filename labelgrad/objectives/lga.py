@@ -191,6 +191,20 @@ def lga(problem: Problem, speed: float = 1.0) -> Objective:
     values=True,
     search={"scale": SearchRange(5.0, 1.5, 15.0), "supervised.weight": AS_FOUND},
 )
-def lga_evidence(problem: Problem, scale: float | None = None) -> Objective:
-    """Labels without a rate; `scale` is how much their evidence weighs."""
-    return LGA(problem.rows, problem.width, loss=problem.loss, rule=Evidence(scale))
+def lga_evidence(
+    problem: Problem, scale: float | None = None, power: float | None = None
+) -> Objective:
+    """Labels without a rate; `scale` is how much their evidence weighs, `power` is the metric's."""
+    return LGA(problem.rows, problem.width, loss=problem.loss, rule=Evidence(scale), power=power)
+
+
+@register(
+    "lga-linear",
+    "LGA for linear heads on features: ours",
+    PASSES,
+    supervised_weight=0.0,
+    search={"scale": SearchRange(1.0, 0.5, 2.0)},
+)
+def lga_linear(problem: Problem, scale: float = 1.0, power: float = 0.0) -> Objective:
+    """Evidence in the Euclidean metric; the true labels speak through the gap alone (T = 0)."""
+    return LGA(problem.rows, problem.width, loss=problem.loss, rule=Evidence(scale), power=power)

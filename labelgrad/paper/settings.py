@@ -48,6 +48,7 @@ TUNED = {
 # What was not searched for has its usual settings, and the learning rate of what is most like it.
 ALIKE = {
     "lga-evidence": "lga",
+    "lga-linear": "lga",
     "entmin": "supervised",
     "flexmatch": "fixmatch",
     "freematch": "fixmatch",
@@ -84,7 +85,7 @@ def choice(method: str, scale: str) -> Hyperparameters:
     found = [PUBLISHED.get(term, Hyperparameters(1e-3)) for term in terms]
     return _together(
         [Hyperparameters(c.learning_rate) for c in found]
-        if {"lga", "lga-evidence"} & set(terms)
+        if {"lga", "lga-evidence", "lga-linear"} & set(terms)
         else found
     )
 

@@ -84,6 +84,17 @@ def known_rows(labels: Array) -> Array:
     return np.flatnonzero(known)
 
 
+def even_parts(y: Array, parts: int) -> Array:
+    """To which of so many parts each label belongs; classes, or values, are spread evenly.
+
+    >>> even_parts(np.array([0, 0, 1, 1, 1]), 2)
+    array([0, 1, 0, 1, 0])
+    """
+    found = np.empty(len(y), dtype=int)
+    found[np.argsort(y, kind="stable")] = np.arange(len(y)) % parts
+    return found
+
+
 def log_probabilities(found: Any, places: Any, classes: int) -> Array:
     """Probabilities of some classes as log-probabilities of all, none of them too sure.
 

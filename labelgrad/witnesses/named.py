@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 from labelgrad.nearest import did_you_mean
 from labelgrad.witnesses import models
+from labelgrad.witnesses.aligned import Aligned
 from labelgrad.witnesses.base import Witness
 from labelgrad.witnesses.neighbours import Neighbours
 
@@ -17,6 +18,7 @@ BY_NAME: dict[str, Callable[[], Witness]] = {
     "random forest": models.forest,
     "extra trees": models.extra_trees,
     "neighbours": Neighbours,
+    "lga-linear": Aligned,
     "kernel": models.kernel,
     "catboost": models.catboost,
     "tabicl": models.tabicl,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labelgrad.witnesses.base import Array, normalized, not_too_sure
+from labelgrad.witnesses.base import Array, even_parts, normalized, not_too_sure
 from labelgrad.witnesses.shares import believed_shares, label_shares
 
 PULL = 5.0  # labels' worth of a preference for equal weights
@@ -176,7 +176,7 @@ def fit_pool(
         return Fitted(Pool(equal, known, known), heard[0], {})
     weights = fitted_weights(heard, y, known, start)
     alone = len(np.unique(folds)) == 1  # one fold of many labels: then its parts judge each other
-    parts = _parts(y) if alone else folds
+    parts = even_parts(y, PARTS) if alone else folds
     judged = np.empty_like(heard[0])
     weights_of = {}
     for part in np.unique(parts):
@@ -188,13 +188,6 @@ def fit_pool(
     gain = float((losses(nothing, y) - losses(judged, y)).mean())
     pool = Pool(dict(zip(names, weights.tolist(), strict=True)), known, known)
     return Fitted(pool, judged, {0: weights} if alone else weights_of, gain)
-
-
-def _parts(y: Array) -> Array:
-    """To which part each label belongs; classes, or values, are spread evenly."""
-    found = np.empty(len(y), dtype=int)
-    found[np.argsort(y, kind="stable")] = np.arange(len(y)) % PARTS
-    return found
 
 
 def with_shares(

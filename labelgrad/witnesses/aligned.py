@@ -1,0 +1,207 @@
+"""A witness that is LGA in the setting its paper reasons in: a linear head on features.
+
+The head starts at zero and learns from imputed labels alone, whose gradient is aligned with that of
+the true ones in the Euclidean metric (`training.linear_heads`). LGA and supervised training come to
+rest at the same place; LGA's merit is in which directions are learned first, so when to stop is
+everything. One run gives a whole path, and the step is the one at which labels that were hidden
+from it were most likely, together with how sure it may be.
+
+A version of the labels is judged by parts of its own labels, each hidden in turn, so the labels
+that are hidden from a version have no say in its step. Most of these paths are shared: the one
+with two folds hidden judges both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelgrad.training.linear_heads import BATCH, LinearHeads
+from labelgrad.witnesses.base import (
+    Array,
+    Opinion,
+    even_parts,
+    known_rows,
+    normalized,
+    not_too_sure,
+)
+
+RATE = 0.06  # of learning, for all columns together: a head of many columns moves faster
+VISITS = 25  # of an unlabeled row
+STEPS = 600, 3000  # at least and at most
+MOST_UNLABELED = 6000  # rows that are learned from: what they do not show, more will not
+POINTS, KEPT = 40, 2**26  # of the path, and the most numbers they may be
+PARTS = 4  # that labels are dealt into, where nobody has hidden any
+WIDEST = 2000  # classes times versions; above, the last step is taken as it is
+SURENESS = np.geomspace(0.3, 2.0, 21)  # what outputs are multiplied by
+
+Hidden = frozenset[int]  # rows
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A linear head by LGA, its step and its sureness by labels that were hidden from it.
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.arange(60) % 2
+    >>> x = rng.normal(size=(60, 5)) + 4 * truth[:, None]
+    >>> labels = np.where(np.arange(60) < 8, truth, -1)
+    >>> (opinion,) = Aligned().hear(x, [labels], 2, seed=0)
+    >>> int((opinion.of_rows(np.arange(60)).argmax(1) == truth).sum())
+    60
+    """
+
+    name: str = "lga-linear"
+    sees_unlabeled: bool = True
+
+    def hear(self, x: Array, labels: Sequence[Array], classes: int, seed: int) -> Sequence[Opinion]:
+        """One opinion for each version of the labels; all paths are walked at once."""
+        if not classes:
+            raise ValueError("it is for classes")
+        y = np.max(np.stack(labels), axis=0)  # -1 is no label
+        known = known_rows(y)
+        unlabeled = np.flatnonzero(y < 0)
+        if not len(unlabeled):
+            raise ValueError("it needs unlabeled rows")
+        if len(unlabeled) > MOST_UNLABELED:
+            rng = np.random.default_rng(seed)
+            unlabeled = np.sort(rng.permutation(unlabeled)[:MOST_UNLABELED])
+        hidden = [frozenset(known[version[known] < 0].tolist()) for version in labels]
+        judges = [judging(mine, parts_of(y, hidden)) for mine in hidden]
+        if classes * len({*hidden, *(path for each in judges for path, _ in each)}) > WIDEST:
+            judges = [[] for _ in hidden]
+        paths = list(dict.fromkeys([*hidden, *(path for each in judges for path, _ in each)]))
+        mean, spread = x.mean(0), float(x.std()) or 1.0
+        walked = walk(
+            torch.from_numpy((x - mean) / spread).float(), y, unlabeled, paths, classes, seed
+        )
+        found = []
+        for mine, judged_by in zip(hidden, judges, strict=True):
+            point, sureness = walked.chosen(y, judged_by)
+            weight, bias = walked.head(mine, point)
+            weight = sureness * weight / spread
+            found.append(LinearOpinion(x, weight, sureness * bias - mean @ weight))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class LinearOpinion:
+    """What a linear head says."""
+
+    x: Array
+    weight: Array  # (columns, classes)
+    bias: Array  # (classes,)
+
+    def of_rows(self, rows: Array) -> Array:
+        """About rows of the examples it was asked about."""
+        return self.of_new(self.x[rows])
+
+    def of_new(self, x: Array) -> Array:
+        """About other examples."""
+        return not_too_sure(normalized(x @ self.weight + self.bias))
+
+
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """Paths by what is hidden on each: their heads at some points, and what these say of labels."""
+
+    places: dict[Hidden, int]
+    rows: dict[int, int]  # where each labeled row is in `said`
+    heads: list[tuple[Tensor, Tensor]]  # of each point: (columns, paths, classes), (paths, classes)
+    said: Array  # (points, labeled rows, paths, classes) outputs
+
+    def chosen(self, y: Array, judged_by: Sequence[tuple[Hidden, Array]]) -> tuple[int, float]:
+        """The point of the lowest loss of hidden labels, and how sure it may be."""
+        if not judged_by:
+            return len(self.heads) - 1, 1.0
+        outputs = np.concatenate(
+            [
+                self.said[:, [self.rows[row] for row in rows], self.places[path]]
+                for path, rows in judged_by
+            ],
+            axis=1,
+        )
+        labels = y[np.concatenate([rows for _, rows in judged_by])]
+        losses = np.stack(
+            [
+                -normalized(sureness * outputs)[:, np.arange(len(labels)), labels].mean(1)
+                for sureness in SURENESS
+            ]
+        )
+        sureness, point = np.unravel_index(losses.argmin(), losses.shape)
+        return int(point), float(SURENESS[sureness])
+
+    def head(self, path: Hidden, point: int) -> tuple[Array, Array]:
+        """The weight (columns, classes) and the bias of a path at a point."""
+        weight, bias = self.heads[point]
+        place = self.places[path]
+        return weight[:, place].double().numpy(), bias[place].double().numpy()
+
+
+def walk(
+    x: Tensor, y: Array, unlabeled: Array, paths: Sequence[Hidden], classes: int, seed: int
+) -> Walked:
+    """All paths to their ends; on each some labels are hidden."""
+    known = known_rows(y)
+    labels = torch.from_numpy(y).repeat(len(paths), 1)
+    for version, hidden in zip(labels, paths, strict=True):
+        version[list(hidden)] = -1
+    heads = LinearHeads(
+        x,
+        labels,
+        classes,
+        unlabeled=torch.from_numpy(unlabeled),
+        learning_rate=RATE / x.shape[1],
+        seed=seed,
+    )
+    steps = path_steps(len(unlabeled))
+    points = max(2, min(POINTS, KEPT // heads.weight.numel()))
+    every, labeled = max(1, steps // points), x[torch.from_numpy(known)]
+    found, said = [], []
+    while heads.index < steps:
+        heads.step()
+        if heads.index % every == 0:
+            size = len(paths), classes
+            found.append((heads.weight.unflatten(1, size).clone(), heads.bias.view(size).clone()))
+            said.append(heads.outputs(labeled).double().numpy())
+    rows = {row: place for place, row in enumerate(known.tolist())}
+    return Walked({path: n for n, path in enumerate(paths)}, rows, found, np.stack(said))
+
+
+def path_steps(unlabeled: int) -> int:
+    """How long a path is: so many visits of each row, within bounds.
+
+    >>> path_steps(1900), path_steps(100), path_steps(6000)
+    (950, 600, 3000)
+    """
+    fewest, most = STEPS
+    return min(max(fewest, VISITS * unlabeled // BATCH), most)
+
+
+def parts_of(y: Array, hidden: Sequence[Hidden]) -> list[Hidden]:
+    """The parts of the labels that judge: what versions hide, and where that is too few, of others.
+
+    The only label of its class is in no part of ours.
+
+    >>> y = np.array([0, 0, 0, 1, 1, 1, 2, -1])
+    >>> parts = parts_of(y, [frozenset({0, 3}), frozenset()])
+    >>> [sorted(part) for part in parts]
+    [[0, 3], [1, 5], [2], [4]]
+    """
+    parts = [part for part in dict.fromkeys(hidden) if part]
+    lacking = PARTS - len(parts)
+    if lacking < 2:
+        return parts
+    free = [row for row in known_rows(y).tolist() if not any(row in part for part in parts)]
+    several = np.array([row for row in free if (y[free] == y[row]).sum() > 1], dtype=int)
+    dealt = even_parts(y[several], lacking)
+    return parts + [frozenset(several[dealt == n].tolist()) for n in range(lacking) if n in dealt]
+
+
+def judging(hidden: Hidden, parts: Sequence[Hidden]) -> list[tuple[Hidden, Array]]:
+    """Which paths judge a version by which rows: those that hide one part more."""
+    return [(hidden | part, np.array(sorted(part))) for part in parts if not part & hidden]
