@@ -99,9 +99,7 @@ def finalize(
     examples = examples_with_neighbours(dataset, imputed, outputs, typical_error, seed=plan.seed)
     result = Result(predictor, summary, labels, arrays, page, folder, examples, pooled)
     if folder is not None:
-        if packed is not None:
-            packed.write(folder)
-        result.save(folder)
+        result.save(folder, packed)
     return result
 
 
