@@ -12,7 +12,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +36,11 @@ def replacing(path: Path) -> Iterator[Path]:
     >>> note.read_text(), half.exists()
     ('whole', False)
     """
-    half = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _half_of(path) as half:
         yield half
         _sync(half)
         half.replace(path)
         _sync(path.parent)
-    except BaseException:
-        with suppress(OSError):  # the first error is the one to tell
-            half.unlink(missing_ok=True)
-        raise
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -68,9 +62,78 @@ def write_whole(path: Path, content: bytes) -> None:
         ) from error
 
 
+def replace_all(contents: Mapping[Path, bytes]) -> None:
+    """Write several files that belong together: every one lies on the disk before the first is new.
+
+    So a full disk leaves all as they were. They are renamed in their order, and a kill in the midst
+    of that leaves some new and some old: the last should be one that tells (`sealed_json`).
+
+    >>> from tempfile import mkdtemp
+    >>> one, two = (Path(mkdtemp(), name) for name in ("one", "two"))
+    >>> replace_all({one: b"1", two: b"2"})
+    >>> one.read_bytes() + two.read_bytes()
+    b'12'
+    """
+    path = Path()
+    with ExitStack() as waiting:
+        try:
+            for path, content in contents.items():
+                half = waiting.enter_context(_half_of(path))
+                half.write_bytes(content)
+                _sync(half)
+            for path in contents:
+                partial_path(path).replace(path)
+            for folder in {path.parent: None for path in contents}:
+                _sync(folder)
+        except OSError as error:
+            raise OSError(f"{path} could not be written ({error.strerror or error}).") from error
+
+
 def json_bytes(value: Any) -> bytes:
     """JSON that a person can read, too."""
     return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def read_json(content: bytes) -> Any:
+    """What JSON says; a ValueError if it is none, NaN and infinity among it.
+
+    >>> read_json(b'{"a": [1]}')
+    {'a': [1]}
+    >>> read_json(b'{"a": NaN}')
+    Traceback (most recent call last):
+    ValueError: NaN is no number of JSON
+    """
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no number of JSON")
+
+    try:
+        return json.loads(content, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def sealed_json(value: Mapping[str, Any]) -> bytes:
+    """JSON with a digest of itself, so that damage is found when `read_sealed` reads it.
+
+    >>> read_sealed(sealed_json({"a": 1}))
+    {'a': 1}
+    >>> read_sealed(sealed_json({"a": 1}).replace(b"1", b"2", 1))
+    Traceback (most recent call last):
+    ValueError: its content does not match its digest
+    """
+    return json_bytes({**value, "digest": digest_of(json_bytes(value))})
+
+
+def read_sealed(content: bytes) -> dict[str, Any]:
+    """What `sealed_json` wrote; a ValueError says what is wrong."""
+    value = read_json(content)
+    if not isinstance(value, dict) or "digest" not in value:
+        raise ValueError("it has no digest")
+    found = value.pop("digest")
+    if digest_of(json_bytes(value)) != found or content != sealed_json(value):
+        raise ValueError("its content does not match its digest")
+    return value
 
 
 def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
@@ -116,6 +179,11 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, json.loads(metadata["info"])
 
 
+def digest_of(content: bytes) -> str:
+    """A short name for these bytes and no others."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
 def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
     """A short name for this content and no other.
 
@@ -141,6 +209,28 @@ def unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         separate[name] = value.clone() if place in seen else value
         seen.add(place)
     return separate
+
+
+@contextmanager
+def _half_of(path: Path) -> Iterator[Path]:
+    """Where a file is written before it takes its place; nothing is left there after an error."""
+    half = partial_path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield half
+    except BaseException:
+        with suppress(OSError):  # the first error is the one to tell
+            half.unlink(missing_ok=True)
+        raise
+
+
+def partial_path(path: Path) -> Path:
+    """Where a file is while it is not whole.
+
+    >>> partial_path(Path("run/plan.json")).name
+    '.plan.json.partial'
+    """
+    return path.with_name(f".{path.name}.partial")
 
 
 def _sync(path: Path) -> None:

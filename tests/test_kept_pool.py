@@ -17,6 +17,7 @@ from skops import io as skops
 import labelgrad
 from labelgrad.fitting import kept_pool, kept_witness
 from labelgrad.fitting.kept_pool import load_pool
+from labelgrad.fitting.run_folder import write_files
 from labelgrad.inputs.kinds import prepare
 from labelgrad.witnesses import aligned, models
 from tests.command import labelgrad_here, one_sentence
@@ -241,7 +242,7 @@ def file_of(run, name):
 
 
 def rewrite(run, changes):
-    (run / "pool" / "pool.json").write_text(json.dumps(index_of(run) | changes))
+    write_files(run, {"pool/pool.json": json.dumps(index_of(run) | changes).encode()})
 
 
 def replace_file(run, name, content):
@@ -340,7 +341,9 @@ def test_an_index_that_cannot_be(run, changes, sentence):
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"7"])
 def test_a_damaged_index(run, content):
     (run / "pool" / "pool.json").write_bytes(content)
-    assert "pool.json is damaged" in refusal(run)
+    assert "pool.json is damaged or of another run" in refusal(run)
+    write_files(run, {"pool/pool.json": content})
+    assert "pool.json is damaged (" in refusal(run)
 
 
 def test_files_that_are_too_large(run, monkeypatch):

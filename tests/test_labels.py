@@ -441,7 +441,7 @@ def test_corrections_that_leave_one_class_or_do_not_fit_the_data_are_refused(pla
 
 def test_a_file_that_is_missing_is_said_and_comes_back_with_the_next_fit(place):
     (place / "pets" / "examples.csv").unlink()
-    with pytest.raises(ValueError, match=r"damaged .*fit again"):
+    with pytest.raises(ValueError, match=r"examples.csv cannot be read .*fit again"):
         labelgrad.load(place / "pets")
     again = labelgrad.fit(place / "pets.csv", target="answer", out=place / "pets", resume=True)
     assert review_queue(again)

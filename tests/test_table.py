@@ -1,5 +1,8 @@
 """The lazy table against dense Adam, in memory and in a file."""
 
+import os
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import torch
@@ -196,8 +199,10 @@ class TestMappedFile:
         content = (folder / "table.npy").read_bytes()
         table.after_checkpoint()
         play(table, batches[before:])
-        with sorted(folder.glob("journal-*"))[-1].open("ab") as journal:
-            journal.write(b"\0" * torn)  # half a record, as a kill in the middle of it leaves
+        half = (torch.ones(2) * 7).numpy().astype("int64")
+        table.file.journal.append(before + after, half, table.file._array[:2].view("uint8"))
+        last = sorted(folder.glob("journal-*"))[-1]  # half a record, as a kill in its middle leaves
+        os.truncate(last, last.stat().st_size - table.file.journal._size(2) + torn)
         again = self.table(folder)
         again.load_state_dict(saved)
         assert torch.equal(again.labels(), labels)
@@ -236,3 +241,71 @@ class TestMappedFile:
         assert (tmp_path / "table.npy").stat().st_size > 10**9
         assert (tmp_path / "table.npy").stat().st_blocks * 512 < 10**6
         assert np.isfinite(table.labels(torch.tensor([9_999_999])).numpy()).all()
+
+    @given(damage=st.data())
+    def test_a_damage_is_found_wherever_it_is(self, tmp_path_factory, damage):
+        folder = tmp_path_factory.mktemp("table")
+        batches = self.batches(12)
+        table = play(self.table(folder), batches[:6])
+        saved = {"clock": table.clock.clone()}
+        table.after_checkpoint()
+        wanted = table.labels().clone(), table.visits().clone()
+        play(table, batches[6:])
+        path = damage.draw(st.sampled_from(sorted(folder.iterdir())))
+        content = bytearray(path.read_bytes())
+        if damage.draw(st.booleans()):
+            place = damage.draw(st.integers(0, max(0, len(content) * 8 - 1)))
+            if content:
+                content[place // 8] ^= 1 << place % 8
+        else:
+            del content[damage.draw(st.integers(0, len(content))) :]
+        path.write_bytes(content)
+        with suppress(ValueError):  # a refusal; what is not refused is as it was
+            again = self.table(folder)
+            again.load_state_dict(saved)
+            found = again.labels(), again.visits()
+            assert all(torch.equal(*pair) for pair in zip(found, wanted, strict=True))
+
+    def test_a_file_that_a_kill_left_empty_is_made_again(self, tmp_path):
+        self.table(tmp_path)
+        (tmp_path / "table.npy").write_bytes(b"")
+        again = play(self.table(tmp_path), self.batches(5))
+        assert torch.equal(again.labels(), play(LabelTable(ROWS, WIDTH), self.batches(5)).labels())
+
+    def test_a_file_that_is_lost_is_not_made_again(self, tmp_path):
+        play(self.table(tmp_path), self.batches(5))
+        (tmp_path / "table.npy").unlink()
+        with pytest.raises(ValueError, match="is not there"):
+            self.table(tmp_path)
+
+    def test_the_journal_goes_on_after_the_older_checkpoint_was_taken(self, tmp_path):
+        batches, table = self.batches(30), self.table(tmp_path)
+        clocks = []
+        for start in (0, 10, 20):
+            play(table, batches[start : start + 10])
+            clocks.append({"clock": table.clock.clone()})
+            table.after_checkpoint()
+        again = self.table(tmp_path)
+        again.load_state_dict(clocks[1])
+        play(again, batches[20:25])
+        once_more = self.table(tmp_path)
+        once_more.load_state_dict(clocks[1])
+        assert torch.equal(play(once_more, batches[20:]).labels(), table.labels())
+
+    def test_a_disk_that_is_full_leaves_the_journal_whole(self, tmp_path, monkeypatch):
+        table = play(self.table(tmp_path), self.batches(5))
+        write = os.write
+
+        def short_and_full(handle, data):
+            if len(data) < 60:
+                raise OSError(28, "No space left on device")
+            return write(handle, data[:50])
+
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", short_and_full)
+            with pytest.raises(OSError, match="could not be written"):
+                play(table, self.batches(6)[5:])
+        play(table, self.batches(8)[5:])
+        again = self.table(tmp_path)
+        again.load_state_dict({"clock": torch.tensor(5)})
+        assert torch.equal(again.labels(), play(LabelTable(ROWS, WIDTH), self.batches(5)).labels())

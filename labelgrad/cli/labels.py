@@ -9,7 +9,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from labelgrad.cli.console import say
-from labelgrad.fitting.corrections import BEFORE, FILE, Known, read_corrections, take_corrections
+from labelgrad.fitting.corrections import (
+    BEFORE,
+    FILE,
+    Known,
+    changed_notes,
+    read_corrections,
+    take_corrections,
+)
 from labelgrad.fitting.labels import shown
 from labelgrad.fitting.result import Result, load
 from labelgrad.fitting.review import (
@@ -35,6 +42,8 @@ def run_labels(
     """Take corrections, then write and print what was asked for."""
     console, result = Console(), load(run)
     key = result.predictor.config.key
+    for note in [*result.notes, *changed_notes(run)]:
+        say(console, note)
     if corrections is not None:
         say(console, _taken(run, result, corrections))
     if out is not None or (corrections is None and result.predictor.config.classes):

@@ -102,9 +102,7 @@ def finalize(
     )
     result = Result(predictor, summary, labels, arrays, page, folder, examples, pooled)
     if folder is not None:
-        if packed is not None:
-            packed.write(folder)
-        result.save(folder)
+        result.save(folder, packed)
     return result
 
 

@@ -23,6 +23,7 @@ from labelgrad.fitting.plan import FILE as PLAN
 from labelgrad.fitting.plan import Plan, begun_with, save_plan, usable_method
 from labelgrad.fitting.predictor import CONFIG
 from labelgrad.fitting.result import Result
+from labelgrad.fitting.run_folder import LOCK, in_use, known_digests, write_files
 from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.inputs.cells import number
 from labelgrad.inputs.folder import listed_labels
@@ -68,7 +69,8 @@ def take_corrections(result: Result, path: str | Path) -> Taken:
     new = {n: label for n, label in found.items() if _is_news(label, kept.get(n), given[n])}
     if new:
         merged = sorted((kept | new).items())
-        write_whole(result.folder / FILE, csv_bytes([key, "label"], merged))
+        with in_use(result.folder):
+            write_files(result.folder, {FILE: csv_bytes([key, "label"], merged)})
     return Taken(len(new), len(kept | new))
 
 
@@ -111,7 +113,7 @@ def corrected(dataset: Dataset, folder: Path) -> Dataset:
         f"{len(found)} labels are those of {FILE} in the run folder, {replaced} of them in place "
         f"of labels in the data; what is said of few or uneven labels is without them."
     )
-    changed = replace(dataset, y=y, notes=[*dataset.notes, note])
+    changed = replace(dataset, y=y, notes=[*dataset.notes, note, *changed_notes(folder)])
     if len(y[changed.labeled].unique()) < 2:
         raise ValueError(
             f"With the corrections in {FILE} every label is the same, and there is nothing to "
@@ -124,6 +126,14 @@ def folder_corrections(dataset: Dataset, folder: Path) -> Corrections:
     """The corrections that are kept in a run folder, checked against the data."""
     known = Known(kind_named(dataset.kind).key, set(dataset.names), dataset.classes)
     return read_corrections(folder / FILE, known)
+
+
+def changed_notes(folder: Path) -> list[str]:
+    """A sentence if the kept corrections were changed by other hands than `take_corrections`."""
+    path = folder / FILE
+    if not path.is_file() or not known_digests(folder).is_changed(FILE, path.read_bytes()):
+        return []
+    return [f"{FILE} in the run folder was changed after the corrections were taken."]
 
 
 def fingerprint(corrections: Corrections) -> str | None:
@@ -144,6 +154,8 @@ def restart_if_corrected(folder: Path, plan: Plan, dataset: Dataset) -> Plan:
         plan = replace(plan, method=usable_method(corrected(dataset, folder), plan.method))
         _set_aside(folder)
         save_plan(folder, plan, dataset, corrections=now)
+        if (folder / FILE).is_file():
+            write_files(folder, {FILE: (folder / FILE).read_bytes()})
     if (folder / HALF).exists():
         shutil.rmtree(folder / BEFORE, ignore_errors=True)
         (folder / HALF).replace(folder / BEFORE)
@@ -154,7 +166,7 @@ def _set_aside(folder: Path) -> None:
     """Move the old result away, the config first: without it there is no finished run."""
     aside = folder / HALF
     aside.mkdir(exist_ok=True)
-    stay = {PLAN, FILE, AUDITS, CHECKPOINT, BEFORE, HALF}
+    stay = {PLAN, FILE, AUDITS, CHECKPOINT, BEFORE, HALF, LOCK}
     found = sorted(folder.iterdir(), key=lambda path: (path.name != CONFIG, path.name))
     for path in found:
         if path.name not in stay:

@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,6 +22,7 @@ from torch import nn
 
 from labelgrad.encoders.found import Given
 from labelgrad.encoders.hub import Allow
+from labelgrad.files import partial_path
 from labelgrad.fitting.audits import Audits
 from labelgrad.fitting.conclusion import finalize
 from labelgrad.fitting.corrections import CHECKPOINT, corrected, restart_if_corrected
@@ -31,6 +33,7 @@ from labelgrad.fitting.plan import FILE, OWN, Plan, begun_with, load_plan, make_
 from labelgrad.fitting.pooling import NETWORK
 from labelgrad.fitting.provenance import check_drawn, origins
 from labelgrad.fitting.result import Result
+from labelgrad.fitting.run_folder import LOCK, check_not_in_use, in_use
 from labelgrad.fitting.verdict import POOL, STUDENT
 from labelgrad.inputs.base import Dataset, Encoding, join_few
 from labelgrad.inputs.kinds import read
@@ -44,6 +47,7 @@ from labelgrad.witnesses.opinions import read_opinions
 
 WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
 FOR_STEPS = 0.85  # of a time budget; the rest is for evaluation and files
+CONCLUDING = "the result is being worked out, and will be kept; Ctrl-C once more ends at once."
 TOGETHER = 0.85  # of their number is how much faster several processes are
 
 
@@ -130,6 +134,7 @@ def fit(
     """
     folder = None if out is None else Path(out)
     own = model if isinstance(model, nn.Module) else None
+    check_not_in_use(folder)
     check_folder(folder, resume=resume)
     check_device(device)
     check_drawn(drawn)
@@ -163,7 +168,8 @@ def fit(
         dataset = corrected(given, folder)
     if on_data is not None:
         on_data(dataset)
-    with one_thread(workers > 1 or dataset.x.ndim == 2):
+    with in_use(folder), one_thread(workers > 1 or dataset.x.ndim == 2):
+        check_folder(folder, resume=resume)  # another process may have begun there meanwhile
         asked: dict[str, Any] = {"method": method, "steps": steps, "seed": seed, "mirror": mirror}
         if witnesses is not None:
             asked["witnesses"] = ",".join([witnesses] if isinstance(witnesses, str) else witnesses)
@@ -185,16 +191,17 @@ def fit(
         place = None if folder is None else folder / CHECKPOINT
         trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
         name = str(data) if isinstance(data, str | Path) else dataset.kind
-        return finalize(
-            trained,
-            heard,
-            name=name,
-            folder=folder,
-            origins=origins(given, dataset, plan.drawn, Audits(folder).drawn if folder else ()),
-            shares=wanted,
-            keep_pool=keep_pool,
-            on_progress=on_progress,
-        )
+        with stopping(warn=CONCLUDING, pressed=trained.step < plan.steps):
+            return finalize(
+                trained,
+                heard,
+                name=name,
+                folder=folder,
+                origins=origins(given, dataset, plan.drawn, Audits(folder).drawn if folder else ()),
+                shares=wanted,
+                keep_pool=keep_pool,
+                on_progress=on_progress,
+            )
 
 
 def encoding_of(
@@ -333,14 +340,13 @@ def check_folder(folder: Path | None, *, resume: bool) -> None:
         return
     if not folder.is_dir():
         raise ValueError(f"A run needs a folder, and {folder} is a file; choose another.")
-    if not any(folder.iterdir()):
-        return
-    if not (folder / FILE).exists():
-        raise ValueError(f"{folder} is not empty and holds no run; choose another folder.")
-    if not resume:
+    if (folder / FILE).exists() and not resume:
         raise ValueError(
             f"{folder} holds a run already; go on with it by --resume, or choose another folder."
         )
+    begun = {LOCK, partial_path(folder / FILE).name}  # killed before there was a plan
+    if not (folder / FILE).exists() and {path.name for path in folder.iterdir()} - begun:
+        raise ValueError(f"{folder} is not empty and holds no run; choose another folder.")
 
 
 def check_device(device: str) -> None:
@@ -354,14 +360,19 @@ def check_device(device: str) -> None:
 
 
 @contextmanager
-def stopping() -> Iterator[Callable[[], bool]]:
-    """Make the first Ctrl-C a wish that can be asked for, and the second one the usual end."""
-    asked: list[int] = []
+def stopping(*, warn: str | None = None, pressed: bool = False) -> Iterator[Callable[[], bool]]:
+    """Make the first Ctrl-C a wish that can be asked for, and the second one the usual end.
+
+    The first is answered by a warning, if there is one. It may have been `pressed` before.
+    """
+    asked = [signal.SIGINT] if pressed else []
 
     def ask(signum: int, frame: FrameType | None) -> None:
         if asked:
             raise KeyboardInterrupt
-        asked.append(signum)
+        asked.append(signal.SIGINT)
+        if warn is not None:
+            warnings.warn(warn, stacklevel=1)
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

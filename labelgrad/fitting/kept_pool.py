@@ -6,7 +6,6 @@ last, and read first: a file that is not the one it names is refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -20,7 +19,7 @@ import numpy as np
 from torch import Tensor
 
 import labelgrad
-from labelgrad.files import json_bytes, write_whole
+from labelgrad.files import digest_of, json_bytes, read_json
 from labelgrad.fitting.kept_witness import (
     ENDINGS,
     MOST_BYTES,
@@ -33,7 +32,9 @@ from labelgrad.fitting.kept_witness import (
 )
 from labelgrad.fitting.pooling import Pooled, said_by_each
 from labelgrad.fitting.predictor import Config, Predictor
+from labelgrad.fitting.run_folder import read_digests
 from labelgrad.inputs.base import Scale
+from labelgrad.plain_values import built
 from labelgrad.witnesses.base import Array, Opinion
 from labelgrad.witnesses.pool import Pool
 
@@ -76,13 +77,14 @@ class PackedPool:
     files: dict[str, bytes]
     notes: list[str]
 
-    def write(self, folder: Path) -> None:
-        """Put it into a run folder, and take away what was of an older pool."""
-        place = folder / POOL
-        for name, content in self.files.items():
-            write_whole(place / name, content)
-        write_whole(place / INDEX, json_bytes(self.index))
-        for path in place.iterdir():
+    def contents(self) -> dict[str, bytes]:
+        """The files of the pool by their names in a run folder."""
+        files = {f"{POOL}/{name}": content for name, content in self.files.items()}
+        return files | {f"{POOL}/{INDEX}": json_bytes(self.index)}
+
+    def tidy(self, folder: Path) -> None:
+        """Take away what was of an older pool."""
+        for path in (folder / POOL).iterdir():
             if path.suffix in ENDINGS.values() and path.name not in (*self.files, INDEX):
                 path.unlink()
 
@@ -128,7 +130,7 @@ def pack_pool(pooled: Pooled, config: Config) -> PackedPool:
             entries.append(Entry(heard.name, packed.kind, weight))
             continue
         file = f"{len(entries) + 1}-{_plain(heard.name)}{ENDINGS[packed.kind]}"
-        digest, settings = _digest(packed.content), packed.settings
+        digest, settings = digest_of(packed.content), packed.settings
         files[file] = packed.content
         entries.append(Entry(heard.name, packed.kind, weight, file, digest, settings))
     index = {
@@ -146,7 +148,7 @@ def pack_pool(pooled: Pooled, config: Config) -> PackedPool:
 def load_pool(folder: Path, predictor: Predictor) -> KeptPool:
     """The pool of a run folder; `predictor` is the folder's student."""
     place, config = folder / POOL, predictor.config
-    index, entries = _read_index(place / INDEX)
+    index, entries = _read_index(folder)
     if index["run"] != json.loads(json_bytes(_about(config))):
         raise ValueError(f"{place} is of another run than the model beside it; {AGAIN}.")
     if any(entry.file is not None and entry.file.endswith(".skops") for entry in entries):
@@ -180,16 +182,17 @@ def _about(config: Config) -> dict[str, Any]:
     """What the pool and the model beside it must share: the classes, the transform and so on."""
     names = ["kind", "task", "classes", "network", "shape", "factor", "shift", "mean", "spread"]
     found = {name: getattr(config, name) for name in names}
-    return found | {"preprocessing": _digest(json_bytes(config.preprocessing))}
+    return found | {"preprocessing": digest_of(json_bytes(config.preprocessing))}
 
 
-def _read_index(path: Path) -> tuple[dict[str, Any], list[Entry]]:
+def _read_index(folder: Path) -> tuple[dict[str, Any], list[Entry]]:
     """What `pool.json` says, checked."""
+    path = folder / POOL / INDEX
     if not path.is_file():
-        raise FileNotFoundError(f"{path.parent.parent} keeps no pool; {AGAIN}.")
-    content = _read(path, MOST_OF_INDEX)
+        raise FileNotFoundError(f"{folder} keeps no pool; {AGAIN}.")
+    content = read_digests(folder).read(f"{POOL}/{INDEX}", MOST_OF_INDEX)
     try:
-        index = json.loads(content)
+        index = read_json(content)
         found, version = index["format"], index["labelgrad"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}); {AGAIN}.") from None
@@ -199,7 +202,7 @@ def _read_index(path: Path) -> tuple[dict[str, Any], list[Entry]]:
             f"{labelgrad.__version__} with format {FORMAT}; {AGAIN}, or use that version."
         )
     try:
-        entries = [Entry(**entry) for entry in index["witnesses"]]
+        entries = [built(Entry, entry, "a witness") for entry in index["witnesses"]]
         _check_shares(index["known"], index["shares"], len(index["run"]["classes"]))
         index["scikit-learn"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -217,7 +220,7 @@ def _read_witness(place: Path, entry: Entry, asked: Asked, version: str) -> Opin
     content = None
     if entry.file is not None:
         content = _read(place / entry.file, MOST_BYTES)
-        if _digest(content) != entry.digest:
+        if digest_of(content) != entry.digest:
             raise ValueError(
                 f"{place / entry.file} is damaged or of another run than {INDEX} beside it; "
                 f"{AGAIN}."
@@ -269,7 +272,3 @@ def _plain(name: str) -> str:
     'network-by-lga-vat'
     """
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "witness"
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()

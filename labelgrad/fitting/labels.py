@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 
@@ -181,16 +182,16 @@ def examples_csv(rows: Sequence[Example], key: str) -> bytes:
     return _csv(Example, rows, key)
 
 
-def read_labels(content: bytes, task: str) -> list[ImputedLabel]:
-    """The rows of a `labels.csv`."""
+def read_labels(content: bytes, task: str, classes: Sequence[str]) -> list[ImputedLabel]:
+    """The rows of a `labels.csv`; a ValueError says what a damaged one has in its place."""
     return [
         ImputedLabel(
             name,
-            _label(label, task),
-            _number(label_probability),
-            _label(prediction, task),
-            _number(prediction_probability),
-            agree == "yes",
+            _label(label, task, classes),
+            _number(label_probability, most=1),
+            _label(prediction, task, classes),
+            _number(prediction_probability, most=1),
+            _yes(agree),
             _number(entropy),
             int(visits) if visits else None,
         )
@@ -203,22 +204,22 @@ def read_labels(content: bytes, task: str) -> list[ImputedLabel]:
             agree,
             entropy,
             visits,
-        ) in _cells(content)
+        ) in _cells(content, ImputedLabel)
     ]
 
 
-def read_examples(content: bytes, task: str) -> list[Example]:
+def read_examples(content: bytes, task: str, classes: Sequence[str]) -> list[Example]:
     """The rows of an `examples.csv`."""
     return [
         Example(
             name,
-            _label(given, task) if given else None,
-            _label(neighbours, task) if neighbours else None,
+            _label(given, task, classes) if given else None,
+            _label(neighbours, task, classes) if neighbours else None,
             _number(apart),
-            _number(margin),
+            _number(margin, most=1),
             origin or None,
         )
-        for name, given, neighbours, apart, margin, origin in _cells(content)
+        for name, given, neighbours, apart, margin, origin in _cells(content, Example)
     ]
 
 
@@ -227,8 +228,19 @@ def _csv(row_type: type, rows: Sequence[ImputedLabel] | Sequence[Example], key: 
     return csv_bytes(columns, ([_written(value) for value in astuple(row)] for row in rows))
 
 
-def _cells(content: bytes) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(content.decode(), newline="")))[1:]
+def _cells(content: bytes, row_type: type) -> list[list[str]]:
+    """The rows below the header, each with as many cells as its type has fields."""
+    try:
+        head, *rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+    names = [field.name for field in fields(row_type)[1:]]
+    if head[1:] != names:
+        raise ValueError(f"its columns must be {', '.join(names)} behind the first")
+    for line, row in enumerate(rows, 2):
+        if len(row) != len(head):
+            raise ValueError(f"row {line} has {len(row)} cells in place of {len(head)}")
+    return rows
 
 
 def _written(value: object) -> object:
@@ -237,9 +249,29 @@ def _written(value: object) -> object:
     return f"{value:.7g}" if isinstance(value, float) else value
 
 
-def _label(cell: str, task: str) -> Label:
-    return cell if task == "classification" else float(cell)
+def _label(cell: str, task: str, classes: Sequence[str]) -> Label:
+    if task == "regression":
+        return _finite(cell)
+    if cell not in classes:
+        raise ValueError(f"{cell!r} is no class of the run")
+    return cell
 
 
-def _number(cell: str) -> float | None:
-    return float(cell) if cell else None
+def _number(cell: str, most: float = math.inf) -> float | None:
+    value = _finite(cell) if cell else None
+    if value is not None and not 0 <= value <= most:
+        raise ValueError(f"{cell} must be at least 0{'' if most == math.inf else ' and at most 1'}")
+    return value
+
+
+def _finite(cell: str) -> float:
+    value = float(cell)
+    if not math.isfinite(value):
+        raise ValueError(f"{cell} is no finite number")
+    return value
+
+
+def _yes(cell: str) -> bool:
+    if cell not in ("yes", "no"):
+        raise ValueError(f"{cell!r} must be yes or no")
+    return cell == "yes"

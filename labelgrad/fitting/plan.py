@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from labelgrad.files import json_bytes, write_whole
+from labelgrad.files import digest_of, read_json, read_sealed, sealed_json, write_whole
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
@@ -24,8 +25,10 @@ from labelgrad.methods import method as method_named
 from labelgrad.models.mlp import MLP
 from labelgrad.models.wide_resnet import WideResNet
 from labelgrad.objective import Objective
-from labelgrad.schedules import Drop, Schedule
+from labelgrad.plain_values import built
+from labelgrad.schedules import Drop, Schedule, check_rate
 from labelgrad.step import Views
+from labelgrad.training.batches import content_digest
 from labelgrad.witnesses.named import usual_witnesses, witness_names
 
 METHOD = "lga-evidence"  # where none is asked for
@@ -33,10 +36,11 @@ REGRESSION_STEPS, STEPS_A_LABEL = (300, 5000), 5  # at least and at most, and be
 RATE_OF_VALUES = 2e-4  # of rows of a table; pictures have theirs
 DROP_AT = 0.8  # of the steps, where the learning rate of pictures falls
 BATCH = 50  # labeled, and again as many unlabeled
-FILE, VERSION = "plan.json", 3
+FILE, VERSION = "plan.json", 4
 OWN = "own"  # the name of a network that a person brings
 NETWORKS = "mlp, mlp-WIDTH-WIDTH…, or wrn-DEPTH-WIDTH such as wrn-10-1 and wrn-16-2"
 HIDDEN = (128, 128)  # of "mlp"
+MOST_LAYERS = 1000
 MOMENTUM = 0.05  # of batch norm: the averages go back over twenty steps
 LARGE = 24  # pixels; a stem of stride 2 halves such pictures at once
 
@@ -64,6 +68,7 @@ class Plan:
             raise ValueError(f"`steps` must be at least 1, got {self.steps}.")
         if self.seed < 0:
             raise ValueError(f"`seed` must be at least 0, got {self.seed}.")
+        check_rate("learning_rate", self.learning_rate)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -86,8 +91,7 @@ def make_plan(
     usual = kind_named(dataset.kind).defaults(shape)
     name = OWN if isinstance(model, nn.Module) else model or usual.network
     if name != OWN:
-        with torch.random.fork_rng(devices=[]):  # a name that means nothing is told at once
-            network(name, shape, outputs_for(dataset))
+        check_network(name, dataset)
     return Plan(
         usable_method(dataset, method or METHOD),
         name,
@@ -109,7 +113,8 @@ def network(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
     >>> network("mlp-32", (5,), 1)(torch.zeros(2, 5)).shape
     torch.Size([2, 1])
     """
-    sizes = [int(size) for size in re.findall(r"-(\d{1,4})(?=-|$)", name)]
+    sizes = layer_sizes(name)
+    check_layers(name)
     if re.fullmatch(r"mlp(-\d{1,4})*", name):
         plain = MLP(math.prod(shape), sizes or HIDDEN, outputs)
         return plain if len(shape) == 1 else nn.Sequential(nn.Flatten(), plain)
@@ -128,6 +133,36 @@ def network(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
     )
     # Faster on a CPU and on a GPU; PyTorch's own annotations lack this form of the call.
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
+def layer_sizes(name: str) -> list[int]:
+    """The numbers in the name of a network.
+
+    >>> layer_sizes("wrn-16-2")
+    [16, 2]
+    """
+    return [int(size) for size in re.findall(r"-(\d{1,4})(?=-|$)", name)]
+
+
+def check_layers(name: str, most: int = MOST_LAYERS) -> None:
+    """Refuse a network of more layers than there may be, by its name, before any is built."""
+    sizes = layer_sizes(name)
+    layers = sizes[0] if name.startswith("wrn-") and sizes else len(sizes)
+    if layers > most:
+        raise ValueError(f"`model` must have at most {most} layers, and {name[:40]} has {layers}.")
+
+
+def check_network(name: str, dataset: Dataset) -> None:
+    """Refuse at once a name that means nothing, and one of a network that no memory here holds."""
+    with torch.device("meta"):  # shapes alone
+        built = network(name, tuple(dataset.x.shape[1:]), outputs_for(dataset))
+    needed = sum(each.nbytes for each in built.state_dict().values())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if os.name == "posix" else 0
+    if needed > memory > 0:
+        raise ValueError(
+            f"`model` {name} has {needed / 2**30:.0f} GB of weights, and this machine "
+            f"{memory / 2**30:.0f} GB of memory; choose a smaller one."
+        )
 
 
 def rate_for(loss: Loss, for_classes: float = TABLE.learning_rate) -> float:
@@ -212,8 +247,16 @@ def save_plan(
     folder: Path, plan: Plan, dataset: Dataset, *, corrections: str | None = None
 ) -> None:
     """Keep the plan, what the data were, and the fingerprint of their corrections."""
-    kept = {"version": VERSION, "plan": asdict(plan), "data": dataset.summary}
-    write_whole(folder / FILE, json_bytes(kept | {"corrections": corrections}))
+    data = dataset.summary | {"fingerprint": fingerprint(dataset)}
+    kept = {"version": VERSION, "plan": asdict(plan), "data": data, "corrections": corrections}
+    write_whole(folder / FILE, sealed_json(kept))
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """A short name for all that was read, examples, labels and names, and for nothing else."""
+    said = [dataset.kind, dataset.task, dataset.classes, dataset.names, dataset.preprocessing]
+    content = [content_digest(dataset.x), content_digest(dataset.y), json.dumps(said)]
+    return digest_of("\n".join(content).encode())
 
 
 def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
@@ -231,11 +274,18 @@ def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
                 f"out, or begin in another folder."
             )
     had, has = kept["data"], dataset.summary
-    if had != has:
+    if had | {"fingerprint": None} != has | {"fingerprint": None}:
         raise ValueError(
             f"The data are not those the run in {folder} was begun with: it had {had['labeled']} "
             f"labeled and {had['unlabeled']} unlabeled examples, got {has['labeled']} labeled and "
             f"{has['unlabeled']} unlabeled examples; begin in another folder."
+        )
+    if plan.network != OWN:
+        check_network(plan.network, dataset)
+    if had["fingerprint"] != fingerprint(dataset):
+        raise ValueError(
+            f"The data are not those the run in {folder} was begun with: there are as many "
+            f"examples, and some are others; begin in another folder, or put the data back."
         )
     return plan
 
@@ -248,11 +298,15 @@ def begun_with(folder: Path) -> str | None:
 
 def _kept(folder: Path) -> tuple[dict[str, Any], Plan]:
     try:
-        kept = json.loads((folder / FILE).read_bytes())
-        if kept["version"] != VERSION:
-            raise ValueError(f"it is of version {kept['version']}, and this is {VERSION}")
-        return kept, Plan(**kept["plan"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        content = (folder / FILE).read_bytes()
+        version = read_json(content)["version"]
+        if version != VERSION:
+            raise ValueError(f"it is of version {version}, and this is {VERSION}")
+        kept = read_sealed(content)
+        if not {"labeled", "unlabeled", "fingerprint"} <= kept["data"].keys():
+            raise ValueError("it does not say what the data were")
+        return kept, built(Plan, kept["plan"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{folder / FILE} cannot be used ({error}); begin in another folder."
         ) from None

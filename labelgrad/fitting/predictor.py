@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 import labelgrad
-from labelgrad.files import csv_bytes, json_bytes, unshared, write_whole
-from labelgrad.fitting.plan import OWN, network
-from labelgrad.inputs.base import Scale
+from labelgrad.files import csv_bytes, json_bytes, read_json, unshared, write_whole
+from labelgrad.fitting.plan import OWN, check_layers, network
+from labelgrad.fitting.run_folder import AGAIN, DIGESTS, Digests, read_digests
+from labelgrad.inputs.base import Scale, join_few
+from labelgrad.inputs.kept import check_preprocessing
 from labelgrad.inputs.kinds import kind_named
+from labelgrad.inputs.targets import TASKS
+from labelgrad.plain_values import built
 from labelgrad.training.batches import Examples
 from labelgrad.training.evaluation import predict
 
-FORMAT = 2  # of the folder; another one is refused, not guessed at
+FORMAT = 3  # of the folder; another one is refused, not guessed at
 AT_ONCE, MOST = 2**18, 1000  # numbers, which are 1 MB, and examples that are predicted at once
 CONFIG, MODEL = "config.json", "model.safetensors"
+MOST_OF_CONFIG = 2**28  # bytes
 MANY = 20  # classes; a column for each of more is written where it is asked for
 
 
@@ -46,6 +50,26 @@ class Config:
     mean: float = 0.0  # of the values a regression learned, and their spread
     spread: float = 1.0
     margin: float | None = None  # nine of ten held-out values were as near as this
+
+    def __post_init__(self) -> None:
+        classes, numbers = self.classes, (self.factor, self.temperature, self.spread)
+        if self.task not in TASKS:
+            raise ValueError(f"`task` must be one of {', '.join(TASKS)}, got {self.task!r}")
+        fewest = 2 if self.task == "classification" else 0
+        if len(classes) < fewest or (classes and not fewest) or len(set(classes)) < len(classes):
+            raise ValueError(f"`classes` of a {self.task} cannot be {join_few(classes) or 'none'}")
+        if not all(0 < abs(number) < math.inf for number in numbers) or min(numbers[1:]) <= 0:
+            raise ValueError(
+                f"`factor` must not be 0, `temperature` and `spread` be above it, got "
+                f"{self.factor:g}, {self.temperature:g} and {self.spread:g}"
+            )
+        if not all(math.isfinite(number) for number in (self.shift, self.mean)):
+            raise ValueError(f"`shift` and `mean` must be finite, got {self.shift}, {self.mean}")
+        if self.margin is not None and not 0 <= self.margin < math.inf:
+            raise ValueError(f"`margin` must be at least 0, got {self.margin}")
+        if len(self.shape) not in (1, 3) or min(self.shape) < 1:
+            raise ValueError(f"`shape` must be (columns,) or that of pictures, got {self.shape}")
+        check_preprocessing(self.preprocessing, self.kind, self.shape)
 
     @property
     def key(self) -> str:
@@ -136,7 +160,14 @@ class Predictor:
     def __call__(self, x: Tensor) -> Tensor:
         """Calibrated probabilities, or values, of examples as they were read."""
         outputs = outputs_of(self.model, Examples(x, transform=self.config.transform))
-        return self.config.meaning(outputs.double())
+        said = self.config.meaning(outputs.double())
+        strange = ~said.reshape(len(said), -1).isfinite().all(1)
+        if strange.any():
+            raise ValueError(
+                f"The model says nothing finite about {int(strange.sum())} of {len(x)} examples, "
+                f"the first at place {int(strange.nonzero()[0])}; fit again, or look at them."
+            )
+        return said
 
     def predictions(
         self, x: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
@@ -144,12 +175,11 @@ class Predictor:
         """The same, with names."""
         return self.config.predictions(self(x), names, skipped)
 
-    def save(self, folder: Path) -> None:
-        """Write the model, then the config that knows its digest: they cannot be mixed up."""
-        weights = save_tensors(unshared(self.model.state_dict()))
-        head = {"format": FORMAT, "labelgrad": labelgrad.__version__, "model": _digest(weights)}
-        write_whole(folder / MODEL, weights)
-        write_whole(folder / CONFIG, json_bytes(head | asdict(self.config)))
+    def contents(self) -> dict[str, bytes]:
+        """The files of the model, by their names."""
+        head = {"format": FORMAT, "labelgrad": labelgrad.__version__}
+        config = json_bytes(head | asdict(self.config))
+        return {CONFIG: config, MODEL: save_tensors(unshared(self.model.state_dict()))}
 
 
 def outputs_of(model: nn.Module, examples: Examples) -> Tensor:
@@ -160,57 +190,66 @@ def outputs_of(model: nn.Module, examples: Examples) -> Tensor:
 
 def load_predictor(folder: Path, model: nn.Module | None = None) -> Predictor:
     """The model of a run folder; a network of one's own is given, and gets its weights."""
-    config, digest = _read_config(folder)
-    try:
-        weights = (folder / MODEL).read_bytes()
-    except OSError as error:
-        raise ValueError(f"{folder / MODEL} cannot be read ({error.strerror}).") from None
-    if _digest(weights) != digest:
-        raise ValueError(
-            f"{folder / MODEL} is damaged or of another run than {CONFIG} beside it; "
-            f"fit again with --resume."
-        )
+    digests = finished_run(folder)
+    config = _read_config(digests)
+    weights = digests.read(MODEL)
     if config.network == OWN and model is None:
         raise ValueError(
             f"The run in {folder} has a network of your own; load it in Python with "
             f"labelgrad.load({str(folder)!r}, model=...)."
         )
-    width = len(config.classes) or 1
-    built = network(config.network, config.shape, width) if model is None else model
     try:
-        built.load_state_dict(load_tensors(weights))
+        tensors = load_tensors(weights)
+        whole = named_network(config, tensors) if model is None else model
+        whole.load_state_dict(tensors)
     except Exception as error:  # of safetensors or of PyTorch, over many lines
-        reason = str(error).splitlines()[0].rstrip(":")
+        reason = str(error).splitlines()[0].rstrip(":.")
         raise ValueError(f"{folder / MODEL} does not fit its network ({reason}).") from None
-    built.eval()
-    return Predictor(built, config)
+    whole.eval()
+    return Predictor(whole, config)
 
 
-def _read_config(folder: Path) -> tuple[Config, str]:
-    path = folder / CONFIG
+def named_network(config: Config, weights: Mapping[str, Tensor]) -> nn.Module:
+    """The config's network; nothing is built that is larger than the weights there are."""
+    check_layers(config.network, len(weights))
+    width = len(config.classes) or 1
+    with torch.device("meta"):  # shapes alone
+        wanted = network(config.network, config.shape, width).state_dict()
+    for name, tensor in wanted.items():
+        if name not in weights or weights[name].shape != tensor.shape:
+            raise ValueError(f"it has no {name} of the shape {tuple(tensor.shape)}")
+    return network(config.network, config.shape, width)
+
+
+def finished_run(folder: Path) -> Digests:
+    """The digests of the run in a folder, which must be finished, and of this format."""
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no run folder {folder}.")
-    if not path.is_file():
+    if not (folder / CONFIG).is_file():
         raise FileNotFoundError(
             f"{folder} holds no finished run: it has no {CONFIG}; go on with labelgrad fit."
         )
+    if not (folder / DIGESTS).is_file():  # of an earlier format, or stopped while it was written
+        _read_config(Digests(folder), checked=False)
+    return read_digests(folder)
+
+
+def _read_config(digests: Digests, *, checked: bool = True) -> Config:
+    path = digests.folder / CONFIG
+    content = (
+        digests.read(CONFIG, MOST_OF_CONFIG) if checked else digests.content(CONFIG, MOST_OF_CONFIG)
+    )
     try:
-        kept = json.loads(path.read_bytes())
+        kept = read_json(content)
         found, version = kept.pop("format"), kept.pop("labelgrad")
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged ({error}); fit again.") from None
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error}); {AGAIN}.") from None
     if found != FORMAT:
         raise ValueError(
-            f"{folder} was written by labelgrad {version} in format {found}, and this is "
+            f"{digests.folder} was written by labelgrad {version} in format {found}, and this is "
             f"{labelgrad.__version__} with format {FORMAT}; fit again, or use that version."
         )
     try:
-        digest = kept.pop("model")
-        kept |= {name: tuple(kept[name]) for name in ("classes", "shape")}
-        return Config(**kept), digest
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error}); fit again.") from None
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+        return built(Config, kept)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be used ({error}); {AGAIN}.") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -17,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 import labelgrad
-from labelgrad.files import json_bytes, write_whole
+from labelgrad.files import json_bytes, read_json, write_whole
 from labelgrad.fitting.cross_validation import CurvePoint
-from labelgrad.fitting.kept_pool import KeptPool, load_pool
+from labelgrad.fitting.kept_pool import KeptPool, PackedPool, load_pool
 from labelgrad.fitting.labels import (
     Example,
     ImputedLabel,
@@ -30,11 +31,13 @@ from labelgrad.fitting.labels import (
 )
 from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.pooling import Pooled
-from labelgrad.fitting.predictor import FORMAT, Predictions, Predictor, load_predictor
+from labelgrad.fitting.predictor import CONFIG, FORMAT, Predictions, Predictor, load_predictor
+from labelgrad.fitting.run_folder import AGAIN, read_digests, write_files
 from labelgrad.fitting.verdict import Calibration, Verdict, shown_error
-from labelgrad.inputs.base import Encoding
+from labelgrad.inputs.arrays import unpacked
+from labelgrad.inputs.base import Encoding, join_few
 from labelgrad.inputs.kinds import prepare
-from labelgrad.report.data import Estimate, Judged
+from labelgrad.plain_values import built
 
 SUMMARY, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
 REPORT, EXAMPLES = "report.html", "examples.csv"
@@ -84,25 +87,9 @@ class Summary:
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Summary:
         """The summary that `to_json` made these values of."""
-        judged = {k: v for k, v in found["verdict"].items() if k != "sentence"}
-        judged["rows"] = [
-            Judged(**row | {"error": None if row["error"] is None else Estimate(**row["error"])})
-            for row in judged["rows"]
-        ]
-        for name in ("difference", "student_behind"):
-            if judged[name] is not None:
-                judged[name] = Estimate(**judged[name])
-        own = {k: v for k, v in found.items() if k not in ("format", "labelgrad")}
-        own |= {
-            "counts": Counts(**found["counts"]),
-            "skipped": [(name, reason) for name, reason in found["skipped"]],
-            "plan": Plan(**found["plan"]),
-            "verdict": Verdict(**judged),
-            "curves": [CurvePoint(**point) for point in found["curves"]],
-        }
-        if found["calibration"] is not None:
-            own["calibration"] = Calibration(**found["calibration"])
-        return cls(version=found["labelgrad"], **own)
+        own = {name: value for name, value in found.items() if name not in ("format", "labelgrad")}
+        own["verdict"] = {k: v for k, v in found["verdict"].items() if k != "sentence"}
+        return built(cls, own | {"version": found["labelgrad"]})
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +109,7 @@ class Result:
     folder: Path | None = None
     examples: list[Example] = field(default_factory=list)
     pooled: Pooled | None = None  # the witnesses themselves; a loaded run has them no more
+    notes: Sequence[str] = ()  # of a loaded run: what was changed in its folder since
 
     def predict(
         self,
@@ -145,7 +133,14 @@ class Result:
 
     def _said_by_pool(self, x: Tensor) -> Tensor:
         """The pool's probabilities, or its values in their own units."""
-        config, said = self.predictor.config, torch.from_numpy(self._pool.of_new(x))
+        config = self.predictor.config
+        try:
+            said = torch.from_numpy(self._pool.of_new(x))
+        except (RuntimeError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+            reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+            raise ValueError(f"The pool cannot be asked about these data ({reason}).") from None
+        if not said.isfinite().all():
+            raise ValueError("The pool says nothing finite about some of these data.")
         return said.exp() if config.classes else said[:, 0] * config.spread + config.mean
 
     @cached_property
@@ -167,19 +162,23 @@ class Result:
         """Whether the unlabeled data helped, in one plain sentence."""
         return self.summary.verdict.sentence
 
-    def save(self, folder: str | Path) -> None:
-        """Write everything into a run folder; the model comes last, so it is never without it."""
+    def save(self, folder: str | Path, pool: PackedPool | None = None) -> None:
+        """Write everything into a run folder, all of it or nothing, with its digests."""
         place, key = Path(folder), self.predictor.config.key
-        write_whole(place / LABELS, labels_csv(self.labels, key))
-        write_whole(place / EXAMPLES, examples_csv(self.examples, key))
         curves = [json.dumps(point_to_json(point)) + "\n" for point in self.summary.curves]
-        write_whole(place / METRICS, "".join(curves).encode())
         packed = io.BytesIO()
         np.savez(packed, allow_pickle=False, **self.held_out)
-        write_whole(place / HELD_OUT, packed.getvalue())
-        write_whole(place / SUMMARY, json_bytes(self.summary.to_json()))
-        self.report(place / REPORT)
-        self.predictor.save(place)
+        contents = self.predictor.contents() | {
+            LABELS: labels_csv(self.labels, key),
+            EXAMPLES: examples_csv(self.examples, key),
+            METRICS: "".join(curves).encode(),
+            HELD_OUT: packed.getvalue(),
+            SUMMARY: json_bytes(self.summary.to_json()),
+            REPORT: self.page.encode(),
+        }
+        write_files(place, contents | (pool.contents() if pool else {}))
+        if pool is not None:
+            pool.tidy(place)
 
     def __str__(self) -> str:
         return self.verdict
@@ -200,20 +199,61 @@ class Result:
 
 
 def load(folder: str | Path, model: nn.Module | None = None) -> Result:
-    """The result of a run folder; a network of one's own is given as `model`, untrained."""
+    """The result of a run folder; a network of one's own is given as `model`, untrained.
+
+    A file that is not as it was written is refused, but for the labels, which a person may have
+    changed: then `notes` say so.
+    """
     place = Path(folder)
-    predictor = load_predictor(place, model)
-    task = predictor.config.task
+    predictor, digests = load_predictor(place, model), read_digests(place)
+    config = predictor.config
+    found = {name: digests.read(name) for name in (SUMMARY, EXAMPLES, HELD_OUT, REPORT)}
+    name = SUMMARY
     try:
-        summary = Summary.from_json(json.loads((place / SUMMARY).read_bytes()))
-        labels = read_labels((place / LABELS).read_bytes(), task)
-        examples = read_examples((place / EXAMPLES).read_bytes(), task)
-        with np.load(place / HELD_OUT, allow_pickle=False) as arrays:
-            held_out = dict(arrays)
-        page = (place / REPORT).read_text(encoding="utf-8")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"The run folder {place} is damaged ({error}); fit again.") from None
-    return Result(predictor, summary, labels, held_out, page, place, examples)
+        summary = Summary.from_json(read_json(found[name]))
+        if summary.task != config.task:
+            raise ValueError(f"it is of a {summary.task}, and {CONFIG} of a {config.task}")
+        name = EXAMPLES
+        examples = read_examples(found[name], config.task, config.classes)
+        name = HELD_OUT
+        held_out = read_held_out(found[name], len(config.classes) or 1)
+        name = REPORT
+        page = found[name].decode()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{place / name} cannot be used ({error}); {AGAIN}.") from None
+    content = digests.content(LABELS)
+    changed = digests.is_changed(LABELS, content)
+    try:
+        labels = read_labels(content, config.task, config.classes)
+        _check_same_names(labels, examples)
+    except ValueError as error:
+        what = "was changed after the run and cannot be used" if changed else "cannot be used"
+        raise ValueError(f"{place / LABELS} {what} ({error}); put it back, or {AGAIN}.") from None
+    notes = [f"{LABELS} was changed after the run."] if changed else []
+    return Result(predictor, summary, labels, held_out, page, place, examples, notes=notes)
+
+
+def read_held_out(content: bytes, width: int) -> dict[str, NDArray[Any]]:
+    """The arrays of `held_out.npz`: rows, labels, and outputs of so many columns by name."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            arrays = unpacked(archive, large=len(content))
+    except Exception as error:  # a damaged file stumbles anywhere in its decoder
+        reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+        raise ValueError(reason) from None
+    count = len(arrays["rows"])
+    wanted = {name: (count, width) for name in arrays if name.startswith(SAID_BY)}
+    for name, shape in (wanted | {"rows": (count,), "y": (count,)}).items():
+        if arrays[name].shape != shape or arrays[name].dtype.kind not in "if":
+            raise ValueError(f"it has no numbers of the shape {shape} in {name!r}")
+    return arrays
+
+
+def _check_same_names(labels: Sequence[ImputedLabel], examples: Sequence[Example]) -> None:
+    unlabeled = {example.name for example in examples if example.given is None}
+    strange = [row.name for row in labels if row.name not in unlabeled]
+    if strange:
+        raise ValueError(f"{join_few(strange)} are no unlabeled examples of the run")
 
 
 def point_to_json(point: CurvePoint) -> dict[str, Any]:

@@ -56,19 +56,17 @@ def train_student(
     """Teach the plan's network what the pool says; `on_step` gets steps done, in all, the loss."""
     folds = trained.held_out_rows() if has_columns(trained.dataset) else []
     rows, mixed = trained.unlabeled.numpy(), mixed_rows(trained, pooled)
-    lessons = {
-        f"fold-{number + 1}": (
-            [pooled.of_fold(number, rows), pooled.of_fold_new(number, mixed)],
-            held,
-        )
-        for number, held in enumerate(folds)
-    }
-    lessons[ALL] = [pooled.of_rows(rows), pooled.of_new(mixed)], trained.labeled[:0]
-    x = torch.cat([trained.dataset.x[trained.unlabeled], mixed]) if len(mixed) else None
-    runs = {
-        part: _run(trained, part, np.concatenate(said), held, x)
-        for part, (said, held) in lessons.items()
-    }
+    x, nothing = None, np.zeros((0, len(trained.dataset.classes) or 2))
+    if len(mixed):
+        x = torch.cat([trained.dataset.x[trained.unlabeled], mixed])
+    runs = {}
+    for number, held in enumerate(folds):
+        more = pooled.of_fold_new(number, mixed) if len(mixed) else nothing
+        part, said = f"fold-{number + 1}", pooled.of_fold(number, rows)
+        runs[part] = _run(trained, part, np.concatenate([said, more]), held, x)
+    more = pooled.of_new(mixed) if len(mixed) else nothing
+    said = np.concatenate([pooled.of_rows(rows), more])
+    runs[ALL] = _run(trained, ALL, said, trained.labeled[:0], x)
     total = len(runs) * trained.plan.steps
     moves = side_by_side(list(runs.values()), trained.plan.steps)
     for done, (_, record) in enumerate(moves, 1):

@@ -68,6 +68,12 @@ class Verdict:
     difference: Estimate | None = None
     student_behind: Estimate | None = None  # the student's loss − the pool's
 
+    def __post_init__(self) -> None:
+        names = [row.name for row in self.rows]
+        for name in (self.kept, self.beside, *([POOL] if self.examples else [])):
+            if name is not None and name not in names:
+                raise ValueError(f"the verdict is about {name!r}, which is none of its rows")
+
     def row(self, name: str) -> Judged:
         """One of the rows.
 

@@ -141,13 +141,7 @@ def load_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Array]:
     """The named arrays of an .npz file; nothing in it is ever run."""
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            absent = [name for name in names if name not in members]
-            if absent:
-                raise _Refused(
-                    f"has no array {join_few(absent)}; it has {join_few(members) or 'none'}"
-                )
-            return {name: _load(archive, members[name], name) for name in names}
+            return unpacked(archive, names)
     except _Refused as error:
         raise ValueError(f"{path.name} {error}.") from None
     except OSError:
@@ -157,12 +151,23 @@ def load_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Array]:
         raise ValueError(f"{path.name} cannot be read as an .npz file: {reason}.") from None
 
 
+def unpacked(
+    archive: zipfile.ZipFile, names: tuple[str, ...] | None = None, *, large: int = LARGE
+) -> dict[str, Array]:
+    """The named arrays of an archive, or all; one that unpacks to much more than it is, is none."""
+    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    absent = [name for name in names or () if name not in members]
+    if absent:
+        raise _Refused(f"has no array {join_few(absent)}; it has {join_few(members) or 'none'}")
+    return {name: _load(archive, members[name], name, large) for name in names or members}
+
+
 class _Refused(Exception):  # noqa: N818 - never leaves this file
     """What is wrong with a file that could be opened."""
 
 
-def _load(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Array:
-    if info.file_size > LARGE and info.file_size > DENSE * info.compress_size:
+def _load(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, large: int) -> Array:
+    if info.file_size > large and info.file_size > DENSE * info.compress_size:
         raise _Refused(
             f"unpacks `{name}` from {info.compress_size} bytes to {info.file_size}: too much"
         )

@@ -1,19 +1,24 @@
 """An append-only undo journal: what rows held before they were overwritten.
 
-A record is a step, some row numbers and those rows' former content, written by one system call
-before the rows change. A process killed in the middle of that call leaves half a record, which
-is recognised by its length and ignored: the rows it speaks of were not touched yet.
+A record is a step, some row numbers and those rows' former content, written before the rows change.
+A process killed in the middle of that leaves half a record, which is recognised by its length and
+ignored: the rows it speaks of were not touched yet. All else is damage, and is told: a head and a
+body each have a digest, and the steps of the records follow each other without a gap.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+HEAD, CHECK = 16, 8  # bytes: clock and count, and the digest of either part
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,13 @@ class Journal:
     @property
     def reach(self) -> int:
         """The earliest step that can be gone back to."""
-        return int(self.segments()[0].stem.removeprefix("journal-"))
+        return _begun_at(self.segments()[0])
+
+    @property
+    def end(self) -> int:
+        """The step after the last one that is recorded."""
+        last = self.segments()[-1]
+        return max([_begun_at(last), *(record.clock + 1 for record in self._read(last))])
 
     @property
     def empty(self) -> bool:
@@ -62,42 +73,74 @@ class Journal:
 
     def append(self, clock: int, rows: NDArray[np.int64], content: NDArray[np.uint8]) -> None:
         """Record the rows' content; when this returns, they may be overwritten."""
-        head = np.array([clock, len(rows)], dtype=np.int64)
-        data = memoryview(head.tobytes() + rows.tobytes() + content.tobytes())
-        while data:
-            data = data[os.write(self._handle(), data) :]
+        head, body = np.array([clock, len(rows)], np.int64).tobytes(), rows.tobytes()
+        body += content.tobytes()
+        data = memoryview(head + _check(head) + _check(head + body) + body)
+        handle = self._handle()
+        size = os.fstat(handle).st_size
+        try:
+            while data:
+                data = data[os.write(handle, data) :]
+        except OSError as error:
+            os.ftruncate(handle, size)  # else what comes later would stand behind half a record
+            raise OSError(
+                f"the journal in {self.folder} could not be written ({error.strerror}); make room "
+                f"and resume the run."
+            ) from error
 
-    def undo(self, clock: int) -> Iterator[Record]:
-        """The records of steps at or after `clock`, newest first; afterwards they are gone."""
-        later = [(path, self._since(path, clock)) for path in reversed(self.segments())]
-        for _, (records, _) in later:
-            yield from reversed(records)
-        for path, (_, end) in later:
+    def since(self, clock: int) -> Iterator[Record]:
+        """The records of steps at or after `clock`, newest first."""
+        self._check_chain()
+        for path in reversed(self.segments()):
+            yield from reversed([each for each in self._read(path) if each.clock >= clock])
+
+    def cut(self, clock: int) -> None:
+        """Forget the records of steps at or after `clock`; a kill in between can be repeated."""
+        for path in reversed(self.segments()):
+            if _begun_at(path) > clock:
+                path.unlink()
+                continue
+            earlier = [each for each in self._read(path) if each.clock < clock]
+            end = earlier[-1].start + self._size(len(earlier[-1].rows)) if earlier else 0
             os.truncate(path, end)
+        self._append_to(self.segments()[-1])
 
-    def _since(self, path: Path, clock: int) -> tuple[list[Record], int]:
-        """The records at or after `clock`, and where the file ends without them."""
-        records, end = [], 0
-        for record in self._read(path):
-            if record.clock >= clock:
-                records.append(record)
-            else:
-                end = record.start + self._size(len(record.rows))
-        return records, end
+    def _check_chain(self) -> None:
+        """The last step of a segment is followed by the first of the next."""
+        for path, following in pairwise(self.segments()):
+            end = max([_begun_at(path), *(record.clock + 1 for record in self._read(path))])
+            if end < _begun_at(following):
+                raise self._damaged(path, f"its steps end at {end}")
 
     def _read(self, path: Path) -> Iterator[Record]:
-        data, start = path.read_bytes(), 0
-        while start + 16 <= len(data):
-            clock, count = np.frombuffer(data, np.int64, 2, start).tolist()
-            if start + self._size(count) > len(data):
+        data, start, awaited = path.read_bytes(), 0, _begun_at(path)
+        body = HEAD + 2 * CHECK
+        while start + HEAD + CHECK <= len(data):
+            head = data[start : start + HEAD]
+            clock, count = np.frombuffer(head, np.int64).tolist()
+            if data[start + HEAD : start + HEAD + CHECK] != _check(head):
+                raise self._damaged(path, f"at byte {start}")
+            end = start + self._size(count)
+            if end > len(data):
                 return
-            rows = np.frombuffer(data, np.int64, count, start + 16)
-            content = np.frombuffer(data, np.uint8, count * self.row_bytes, start + 16 + 8 * count)
+            check = data[start + HEAD + CHECK : start + body]
+            if check != _check(head + data[start + body : end]) or clock != awaited:
+                raise self._damaged(path, f"at byte {start}")
+            rows = np.frombuffer(data, np.int64, count, start + body)
+            content = np.frombuffer(
+                data, np.uint8, count * self.row_bytes, start + body + 8 * count
+            )
             yield Record(clock, rows, content.reshape(count, self.row_bytes), start)
-            start += self._size(count)
+            start, awaited = end, clock + 1
+
+    def _damaged(self, path: Path, where: str) -> ValueError:
+        return ValueError(
+            f"the journal {path} is damaged ({where}), and the label table beside it cannot be "
+            f"taken back to a checkpoint; train anew in an empty folder."
+        )
 
     def _size(self, count: int) -> int:
-        return 16 + count * (8 + self.row_bytes)
+        return HEAD + 2 * CHECK + count * (8 + self.row_bytes)
 
     def _append_to(self, path: Path) -> None:
         self.close()
@@ -116,3 +159,15 @@ class Journal:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _begun_at(segment: Path) -> int:
+    """The step of the checkpoint that a segment was begun at."""
+    number = segment.stem.removeprefix("journal-")
+    if not number.isdigit():
+        raise ValueError(f"{segment} is no journal of a label table; name an empty folder.")
+    return int(number)
+
+
+def _check(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=CHECK).digest()

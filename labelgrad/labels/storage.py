@@ -2,6 +2,10 @@
 
 A checkpoint cannot copy a table larger than memory. Instead every row is journaled before it is
 overwritten, and loading a checkpoint takes the file back to the moment the checkpoint was made.
+
+Every row has a check of its own, which is looked at whenever the row is read: nobody would notice
+else that a disk gave back another number. One record more, behind the rows, says up to which step
+they were written: a journal that has lost its end does not reach as far.
 """
 
 from __future__ import annotations
@@ -14,7 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelgrad.files import replacing
 from labelgrad.labels.journal import Journal
+
+TABLE, HEADER = "table.npy", 128  # a file of fewer bytes holds no rows yet
+MIX = np.uint64(0x9E3779B97F4A7C15)  # odd: no power of two times it is 0 in 64 bits
 
 
 class MappedRows:
@@ -27,11 +35,11 @@ class MappedRows:
     def __init__(self, folder: Path, rows: int, width: int, dtype: torch.dtype):
         folder.mkdir(parents=True, exist_ok=True)
         record = _record(np.dtype(str(dtype).removeprefix("torch.")), width)
-        self.folder = folder
-        self._array = _open_array(folder / "table.npy", rows, record)
-        self.values = torch.from_numpy(self._array["values"])
-        self.counts = torch.from_numpy(self._array["counts"])
+        self.folder, self.rows = folder, rows
         self.journal = Journal(folder, record.itemsize)
+        self._array = _open_array(folder / TABLE, rows, record, new=self.journal.empty)
+        self.values = torch.from_numpy(self._array["values"][:rows])
+        self.counts = torch.from_numpy(self._array["counts"][:rows])
         self._foreign = not self.journal.empty
 
     def remember(self, clock: int, rows: Tensor) -> None:
@@ -43,34 +51,98 @@ class MappedRows:
             )
         index = rows.numpy()
         self.journal.append(clock, index, self._array[index].view(np.uint8))
+        self._written = clock + 1
+
+    def seal(self, rows: Tensor) -> None:
+        """Give rows that were written their checks."""
+        index = rows.numpy()
+        self._array["check"][index] = _checks(self._array[index], index)
+
+    def verify(self, rows: Tensor) -> None:
+        """Raise `ValueError` unless the rows are as they were written."""
+        index = rows.numpy()
+        found = self._array[index]
+        wrong = index[found["check"] != _checks(found, index)]
+        if len(wrong):
+            raise ValueError(
+                f"the label table {self.folder / TABLE} is damaged in row {wrong[0]}; train anew "
+                f"in an empty folder."
+            )
 
     def roll_back(self, clock: int) -> None:
         """Take the file back to how it was at `clock`."""
-        if self.journal.reach > clock:
-            raise ValueError(
-                f"the label table in {self.folder} must be at step {clock} for this checkpoint, "
-                f"and its journal reaches back only to step {self.journal.reach}."
-            )
-        for record in self.journal.undo(clock):
+        must = f"the label table in {self.folder} must be at step {clock} for this checkpoint, and"
+        reach, end, written = self.journal.reach, self.journal.end, self._written
+        if reach > clock:
+            raise ValueError(f"{must} its journal reaches back only to step {reach}.")
+        if not clock <= written <= end:
+            raise ValueError(f"{must} is at step {written}, and its journal ends at step {end}.")
+        for record in self.journal.since(clock):
             self._array[record.rows] = record.content.view(self._array.dtype).reshape(-1)
+        self._written = clock
+        self.journal.cut(clock)
         self._foreign = False
+
+    @property
+    def _written(self) -> int:
+        """The step that the rows are at, as the record behind them has it."""
+        last = torch.tensor([self.rows])
+        self.verify(last)
+        return int(self._array["counts"][self.rows, 0])
+
+    @_written.setter
+    def _written(self, clock: int) -> None:
+        state = self._array[self.rows : self.rows + 1].copy()
+        state["counts"] = clock
+        state["check"] = _checks(state, np.array([self.rows]))
+        self._array[self.rows :] = state
 
 
 def _record(number: np.dtype[Any], width: int) -> np.dtype[np.void]:
     """One row on the disk, filled up to whole words so that every field is aligned."""
     padding = -3 * width * number.itemsize % 8
-    fields: list[Any] = [("counts", np.int64, 2), ("values", number, (3, width))]
+    fields: list[Any] = [("check", np.uint64), ("counts", np.int64, 2)]
+    fields.append(("values", number, (3, width)))
     return np.dtype([*fields, *([("unused", np.uint8, padding)] if padding else [])])
 
 
-def _open_array(path: Path, rows: int, record: np.dtype[np.void]) -> NDArray[np.void]:
-    """Map the array at `path`, or make it: all zeros, which take no space until written."""
-    if not path.exists():
-        return np.lib.format.open_memmap(path, mode="w+", dtype=record, shape=(rows,))
-    array = np.lib.format.open_memmap(path, mode="r+")
-    if array.shape != (rows,) or array.dtype != record:
+def _checks(records: NDArray[np.void], index: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A number for each row's content in its place; of zeros, as a new file has them, it is 0.
+
+    Every bit that changes, changes it: words are added up, each times an odd number of its own.
+    """
+    words = np.ascontiguousarray(records).view(np.uint64).reshape(len(records), -1)[:, 1:]
+    factors = MIX * (2 * np.arange(words.shape[1], dtype=np.uint64) + np.uint64(1))
+    sums = (words * (factors | np.uint64(1))).sum(1, dtype=np.uint64)
+    checks: NDArray[np.uint64] = sums * (2 * index.astype(np.uint64) + np.uint64(1))
+    return checks
+
+
+def _open_array(path: Path, rows: int, record: np.dtype[np.void], *, new: bool) -> NDArray[np.void]:
+    """Map the array at `path`, or make it: all zeros, which take no space until written.
+
+    Where nothing was ever journaled, nothing was ever written: a file that a killed process left
+    half made is made again.
+    """
+    whole = _map(path, rows, record) if path.is_file() else "is not there"
+    if new and isinstance(whole, str) and (not path.is_file() or path.stat().st_size < HEADER):
+        with replacing(path) as half:
+            np.lib.format.open_memmap(half, mode="w+", dtype=record, shape=(rows + 1,)).flush()
+        whole = _map(path, rows, record)
+    if isinstance(whole, str):
         raise ValueError(
             f"the label table must have {rows} rows of {record['values'].shape[1]} to match the "
-            f"data, and {path} has {len(array)} rows of {array.dtype}; name an empty folder."
+            f"data, and {path} {whole}; name an empty folder."
         )
+    return whole
+
+
+def _map(path: Path, rows: int, record: np.dtype[np.void]) -> NDArray[np.void] | str:
+    """The array at `path`, or what is wrong with it."""
+    try:
+        array = np.lib.format.open_memmap(path, mode="r+")
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        return f"is damaged ({str(error).splitlines()[0] if str(error) else 'empty'})"
+    if array.shape != (rows + 1,) or array.dtype != record:
+        return f"has {max(len(array) - 1, 0)} rows of {array.dtype}"
     return array

@@ -117,6 +117,8 @@ class LabelTable(nn.Module):
         self.values[drawn.rows] = drawn.values
         visits = drawn.counts[:, VISITS] + drawn.times
         self.counts[drawn.rows] = torch.stack([self.clock.expand_as(visits), visits], 1)
+        if self.file is not None:
+            self.file.seal(drawn.rows)
 
     def labels(self, rows: Tensor | None = None) -> Tensor:
         """The soft label (or value, in regression) of the given rows, or of all."""
@@ -135,9 +137,12 @@ class LabelTable(nn.Module):
 
     def visits(self, rows: Tensor | None = None) -> Tensor:
         """How often each of the given rows was drawn for an update."""
-        if rows is None:
-            return self.counts[:, VISITS].clone()
-        return self.counts[self._check(rows), VISITS].to(rows.device)
+        rows = torch.arange(self.rows) if rows is None else rows
+        here = self._check(rows)
+        if self.file is not None:
+            for part in here.split(CHUNK // self.width):
+                self.file.verify(part)
+        return self.counts[here, VISITS].to(rows.device)
 
     def after_checkpoint(self) -> None:
         """A checkpoint of this moment is on disk: older undo records can go."""
@@ -146,6 +151,8 @@ class LabelTable(nn.Module):
 
     def _caught_up(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The rows as a table that moves as a whole would have them now: a copy."""
+        if self.file is not None:
+            self.file.verify(rows)
         values, counts = self.values[rows], self.counts[rows]
         self.rule.catch_up(values, counts[:, LAST_STEP], int(self.clock))
         return values, counts

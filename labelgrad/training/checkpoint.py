@@ -7,11 +7,13 @@ before it is kept for that case. The record is JSON lines, written as the run go
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import subprocess
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -136,6 +138,12 @@ class Log:
     def __init__(self, path: Path | None):
         self.path, self.position = path, 0
         self.records: list[dict[str, Any]] = []
+        self._content = hashlib.blake2b(digest_size=16)
+
+    @property
+    def digest(self) -> str:
+        """A short name for all that was written so far."""
+        return self._content.hexdigest()
 
     def begin(self, head: dict[str, Any]) -> None:
         """Start the file with what the run is."""
@@ -149,19 +157,20 @@ class Log:
         self._write(record)
         self.records.append(record)
 
-    def resume(self, position: int) -> None:
+    def resume(self, position: int, digest: str) -> None:
         """Go on from where a checkpoint left the file; what came after it will come again."""
         if self.path is None:
             return
-        if not self.path.exists() or self.path.stat().st_size < position:
+        content = self.path.read_bytes()[:position] if self.path.is_file() else b""
+        self._content.update(content)
+        if self.digest != digest:
             raise CheckpointError(
                 f"{self.path} must hold the first {position} bytes of this run's record, and does "
-                f"not; put it back, or use another folder."
+                f"not; put it back, or remove {self.path.parent} to train that anew."
             )
         os.truncate(self.path, position)
         self.position = position
-        lines = self.path.read_text().splitlines()[1:]
-        self.records = [json.loads(line) for line in lines]
+        self.records = [json.loads(line) for line in content.splitlines()[1:]]
 
     def _write(self, record: dict[str, Any]) -> None:
         if self.path is None:
@@ -171,10 +180,13 @@ class Log:
             with self.path.open("ab") as file:
                 file.write(data)
         except OSError as error:
+            with suppress(OSError):  # half a line would stand before all that comes
+                os.truncate(self.path, self.position)
             raise CheckpointError(
                 f"{self.path} could not be written ({error}); make room and resume the run."
             ) from error
         self.position += len(data)
+        self._content.update(data)
 
 
 @cache

@@ -246,6 +246,7 @@ class Run:
             "settings": self.trainer.settings,
             "seconds": self.seconds,
             "log": self.log.position,
+            "log_digest": self.log.digest,
             "best": None if self.best is None else self.best.info,
         }
         if self.best is not None:
@@ -271,7 +272,7 @@ class Run:
         _check_settings(state.info["settings"], self.trainer.settings)
         self.trainer.load(state)
         self.seconds = state.info["seconds"]
-        self.log.resume(state.info["log"])
+        self.log.resume(state.info["log"], state.info.get("log_digest", ""))
         if state.info["best"] is not None:
             self.best = State(state.part("best"), state.info["best"])
         return True
