@@ -590,3 +590,17 @@ def test_a_model_learns_from_known_rows_alone_unless_it_sees_the_unlabeled():
         made = Model("m", lambda *_: Counting(), models.probabilities_or_values, sees)
         made.hear(x, [y], 2, 0)
     assert seen == [(16, 0), (40, 24)]
+
+
+def test_a_linear_model_of_more_columns_than_labels_is_the_same_in_their_span(monkeypatch):
+    monkeypatch.setattr(models, "MANY_COLUMNS", 10**6)
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(30, 50)), np.arange(30) % 3
+    x += 2 * rng.normal(size=(3, 50))[y]
+    search = models._linear(y, 50, 0)
+    whole, part = search.search.fit(x, y).best_estimator_, models._linear(y, 50, 0).fit(x, y)
+    assert isinstance(part, models.InSpan)
+    assert part.best_estimator_.C == whole.C
+    new = rng.normal(size=(20, 50))
+    found, wanted = (m.predict_proba(new) for m in (part.best_estimator_, whole))
+    assert np.allclose(found, wanted, atol=2e-3)  # both within the tolerance of a search

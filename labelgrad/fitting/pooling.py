@@ -104,7 +104,7 @@ class Pooled:
             raise ValueError(
                 f"A pool can do without some of {join_few(self.pool.weights, most=20)}: {wrong}."
             )
-        return replace(self, heard=fewer, fitted=_weighed(self.case, fewer, self.asked))
+        return replace(self, heard=fewer, fitted=weigh(self.case, fewer, self.asked))
 
     @property
     def others(self) -> list[Heard]:
@@ -145,7 +145,7 @@ def hear_witnesses(
     case = case_of(trained, with_features=bool(witnesses))
     others, notes = hear_all(witnesses, case, budget=budget, on_witness=on_witness)
     heard = [*others, *(heard_network(trained, method) for method in trained.methods)]
-    fitted = _weighed(case, heard, shares)
+    fitted = weigh(case, heard, shares)
     notes += _notes(dataset, fitted, is_told=shares is not None)
     return Pooled(case, heard, fitted, trained.transform, notes, shares)
 
@@ -194,7 +194,7 @@ def heard_network(trained: CrossValidation, method: str) -> Heard:
     )
 
 
-def _weighed(case: Case, heard: list[Heard], shares: Sequence[float] | None) -> Fitted:
+def weigh(case: Case, heard: Sequence[Heard], shares: Sequence[float] | None = None) -> Fitted:
     """The pool of heard, for the classes' shares as given or as they are believed."""
     folds = np.concatenate(
         [np.full(len(rows), number) for number, rows in enumerate(case.folds)]

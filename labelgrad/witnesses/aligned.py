@@ -38,6 +38,7 @@ POINTS, KEPT = 40, 2**26  # of the path, and the most numbers they may be
 PARTS = 4  # that labels are dealt into, where nobody has hidden any
 WIDEST = 2000  # classes times versions; above, the last step is taken as it is
 SURENESS = np.geomspace(0.3, 2.0, 21)  # what outputs are multiplied by
+PULL = 1.0  # labels' worth of a preference for the end of the path, for a factor of e away from it
 
 Hidden = frozenset[int]  # rows
 
@@ -115,7 +116,10 @@ class Walked:
     said: Array  # (points, labeled rows, paths, classes) outputs
 
     def chosen(self, y: Array, judged_by: Sequence[tuple[Hidden, Array]]) -> tuple[int, float]:
-        """The point of the lowest loss of hidden labels, and how sure it may be."""
+        """The point of the lowest loss of hidden labels, and how sure it may be.
+
+        There is a pull to the end of the path: few labels choose by chance.
+        """
         if not judged_by:
             return len(self.heads) - 1, 1.0
         outputs = np.concatenate(
@@ -132,7 +136,9 @@ class Walked:
                 for sureness in SURENESS
             ]
         )
-        sureness, point = np.unravel_index(losses.argmin(), losses.shape)
+        points = np.arange(len(self.heads)) + 1
+        away = PULL / len(labels) * np.log(points / len(points)) ** 2
+        sureness, point = np.unravel_index((losses + away).argmin(), losses.shape)
         return int(point), float(SURENESS[sureness])
 
     def head(self, path: Hidden, point: int) -> tuple[Array, Array]:

@@ -1,0 +1,158 @@
+"""LGA on features of frozen encoders, beside what people use on the same features.
+
+A folder has one file for each set, `NAME.npz` with `x` (rows, features as an encoder gives them)
+and `y` (classes from 0 on). Each split has test rows of its own, that no other split has; of the
+others at most 2,000 are there, and so many of each class have their label. Features are brought
+to unit length, centred by the rows that are there, and divided by one number. Nothing is chosen on
+test rows. Splits that are in the results already are not run again.
+
+    python benchmarks/features.py FEATURES --out results/features [--splits 5] [--labels 4 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from labelgrad import peers
+from labelgrad.fitting.pooling import weigh
+from labelgrad.training.results import Results
+from labelgrad.witnesses.base import even_parts, log_probabilities, normalized
+from labelgrad.witnesses.hearing import Case, Heard, hear_all
+from labelgrad.witnesses.named import witnesses_named
+
+Array = NDArray[Any]
+MOST_ROWS, MOST_TEST, TEST = 2000, 800, 6  # rows; a test is at most one row in six of a set
+FOLDS = 4
+PEERS = (
+    "logistic-regression-cv",
+    "self-training",
+    "label-spreading-knn",
+    "label-spreading-rbf",
+)
+SURENESS = np.geomspace(0.1, 100, 61)  # of cosines, for the nearest centroid
+CENTROID, LGA = "nearest-centroid", "lga-linear"
+POOLS = {
+    "linear × neighbours": ("linear", "neighbours"),
+    "linear × neighbours × lga-linear": ("linear", "neighbours", LGA),
+}
+WITNESSES = ("linear", "neighbours", LGA)
+
+
+def split(x: Array, y: Array, per_class: int, number: int) -> tuple[Array, Array, Array, Array]:
+    """Rows that are there, their labels or -1, and rows and labels of the test."""
+    order = np.random.default_rng(0).permutation(len(y))
+    size = min(MOST_TEST, len(y) // TEST)
+    test = order[number * size : (number + 1) * size]
+    rest = np.random.default_rng(number + 1).permutation(np.setdiff1d(order, test))[:MOST_ROWS]
+    given = np.concatenate([rest[y[rest] == c][:per_class] for c in np.unique(y)])
+    labels = np.where(np.isin(rest, given), y[rest], -1)
+    units = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    mean = units[rest].mean(0)
+    spread = (units[rest] - mean).std()
+    return (units[rest] - mean) / spread, labels, (units[test] - mean) / spread, y[test]
+
+
+def case_of(x: Array, labels: Array, classes: int) -> Case:
+    """The witnesses' case: labels dealt into four folds."""
+    known = np.flatnonzero(labels >= 0)
+    parts = even_parts(labels[known], FOLDS)
+    return Case(x, labels, [known[parts == fold] for fold in range(FOLDS)], classes)
+
+
+def nearest_centroid(case: Case, x: Array) -> Array:
+    """Cosines to the classes' centroids; how sure they are by the folds."""
+
+    def cosines(labels: Array, rows: Array) -> Array:
+        centroids = np.stack([case.x[labels == c].mean(0) for c in range(case.classes)])
+        lengths = np.linalg.norm(rows, axis=1)[:, None] * np.linalg.norm(centroids, axis=1)
+        found: Array = rows @ centroids.T / np.maximum(lengths, 1e-12)
+        return found
+
+    hidden = np.concatenate(
+        [cosines(v, case.x[f]) for v, f in zip(case.versions, case.folds, strict=False)]
+    )
+    y, every = case.y[case.hidden], np.arange(len(case.hidden))
+    losses = [-normalized(s * hidden)[every, y].mean() for s in SURENESS]
+    return normalized(SURENESS[int(np.argmin(losses))] * cosines(case.y, x))
+
+
+def opinions(case: Case, x: Array) -> Iterator[tuple[str, Array, float]]:
+    """What everybody says of test rows, in log-probabilities, and the CPU seconds it took."""
+    began = time.process_time()
+    yield CENTROID, nearest_centroid(case, x), time.process_time() - began
+    for name in PEERS:
+        began = time.process_time()
+        (said,) = peers.probabilities(name, case.x, case.y, [x], classes=case.classes, seed=0)
+        logs = log_probabilities(said, np.arange(case.classes), case.classes)
+        yield name, logs, time.process_time() - began
+    heard: list[Heard] = []
+    for witness in witnesses_named(WITNESSES):
+        began = time.process_time()
+        found, notes = hear_all([witness], case)
+        if notes:
+            raise RuntimeError(notes[0])
+        heard += found
+        yield witness.name, found[0].opinion.of_new(x), time.process_time() - began
+    for name, members in POOLS.items():
+        began = time.process_time()
+        mine = [each for each in heard if each.name in members]
+        pool = weigh(case, mine).pool
+        said = pool.combined({each.name: each.opinion.of_new(x) for each in mine})
+        yield name, said, time.process_time() - began
+
+
+def trial(path: Path, per_class: int, number: int) -> Iterator[dict[str, Any]]:
+    """Error and loss of everybody on one split."""
+    with np.load(path) as file:
+        x, y = file["x"].astype(float), file["y"].astype(int)
+    here, labels, x_test, y_test = split(x, y, per_class, number)
+    case = case_of(here, labels, int(y.max()) + 1)
+    for name, said, seconds in opinions(case, x_test):
+        yield {
+            "set": path.stem,
+            "labels": per_class,
+            "split": number,
+            "method": name,
+            "error": float((said.argmax(1) != y_test).mean()),
+            "loss": float(-said[np.arange(len(y_test)), y_test].mean()),
+            "rows": len(here),
+            "test": len(y_test),
+            "seconds": round(seconds, 2),
+        }
+
+
+def main() -> None:
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("features", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sets", nargs="*")
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--labels", type=int, nargs="*", default=[4, 10])
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    files = sorted(asked.features.glob("*.npz"))
+    files = [path for path in files if not asked.sets or path.stem in asked.sets]
+    results = Results(asked.out, {"rows": MOST_ROWS, "least": peers.LEAST, "folds": FOLDS})
+    cells = [(p, n, s) for s in range(asked.splits) for n in asked.labels for p in files]
+    missing = [c for c in cells if not results.has(set=c[0].stem, labels=c[1], split=c[2])]
+    if missing:
+        command = ["python", "benchmarks/features.py", asked.features.name, *sys.argv[2:]]
+        results.begin(shlex.join(command))
+    for path, per_class, number in missing:
+        results.add(list(trial(path, per_class, number)))
+        print(f"{path.stem}, {per_class} labels a class, split {number}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
