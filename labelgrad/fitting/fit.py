@@ -214,7 +214,9 @@ def encoding_of(
         None if cache is None else Path(cache),
         device,
         on_note,
-        lambda done, total: tell("features", done, total, math.nan),
+        lambda column, done, total: tell(
+            f"features of {column}" if column else "features", done, total, math.nan
+        ),
         lambda done, total: tell("download, bytes", done, total, math.nan),
     )
 

@@ -128,7 +128,8 @@ class Encoding:
     cache: Path | None = None  # the folder of kept features
     device: str = "cpu"
     on_note: Callable[[str], None] | None = None  # what is about to be done, a sentence
-    on_progress: Callable[[int, int], None] | None = None  # examples encoded, examples in all
+    # Of a column, or of "" where the examples are pictures: how many are encoded, of how many.
+    on_progress: Callable[[str, int, int], None] | None = None
     on_bytes: OnBytes | None = None  # of a download
 
 
@@ -158,7 +159,7 @@ class InputType(Protocol):
     name: str
     what: str  # the files it reads, as a sentence calls them
     key: str  # what one example is called by: "file" or "row"
-    options: tuple[str, ...]  # of `labels`, `target`, `size`, `dates`, `text`, `picture`
+    options: tuple[str, ...]  # such as `labels`, `target`, `size`, `dates`, `text`, `encoder`
 
     def takes(self, data: object, *, new: bool = False) -> bool:
         """Whether this is data of the kind: a path or an object; `new` ones have no labels."""

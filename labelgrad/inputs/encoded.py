@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,19 +56,7 @@ class Block:
     @classmethod
     def fit(cls, column: str, record: dict[str, Any], features: Any, *, share: float) -> Block:
         """The scaling that gives these features their `share` of a row's squared length."""
-        total, known = np.zeros(np.shape(features)[1]), 0
-        for start in range(0, len(features), AT_ONCE):
-            units = _units(features[start : start + AT_ONCE])
-            total += units.sum(0)
-            known += int((np.abs(units).sum(1) > 0).sum())
-        mean = total / max(known, 1)
-        # Of rows of unit length, the mean squared distance from their mean is 1 - |mean|².
-        spread = math.sqrt(max(1 - float(mean @ mean), 0.0)) if known else 0.0
-        if spread < SAME:
-            what = f"of the column {column!r}" if column else "of all pictures"
-            raise ValueError(
-                f"The features {what} by {record['name']} are the same: nothing to learn from."
-            )
+        mean, spread = mean_and_spread(features)
         return cls(column, record, mean, spread / (ROW_LENGTH * math.sqrt(share)))
 
     @classmethod
@@ -100,6 +89,24 @@ class Block:
             scaled[missing] = 0
             filled.numpy()[start : start + AT_ONCE] = scaled
         return filled
+
+
+def mean_and_spread(features: Any) -> tuple[NDArray[np.float64], float]:
+    """Of rows brought to unit length: their mean, and how far they are from it; 0 if all alike.
+
+    >>> mean, spread = mean_and_spread(np.array([[3.0, 0.0], [5.0, 0.0], [0.0, 0.0]]))
+    >>> mean, spread
+    (array([1., 0.]), 0.0)
+    """
+    total, known = np.zeros(np.shape(features)[1]), 0
+    for start in range(0, len(features), AT_ONCE):
+        units = _units(features[start : start + AT_ONCE])
+        total += units.sum(0)
+        known += int((np.abs(units).sum(1) > 0).sum())
+    mean = total / max(known, 1)
+    # Of rows of unit length, the mean squared distance from their mean is 1 - |mean|².
+    spread = math.sqrt(max(1 - float(mean @ mean), 0.0)) if known else 0.0
+    return mean, spread if spread > SAME else 0.0
 
 
 def _units(features: Any) -> NDArray[np.float64]:
@@ -163,7 +170,9 @@ def encoder_again(record: dict[str, Any], encoding: Encoding) -> Encoder:
     return same_encoder(record, _asked(encoding, record["kind"]), encoding.device)
 
 
-def picture_features(encoder: Encoder, files: Sequence[Path], encoding: Encoding) -> Extracted:
+def picture_features(
+    encoder: Encoder, files: Sequence[Path], encoding: Encoding, column: str = ""
+) -> Extracted:
     """The features of picture files; those that cannot be read are told."""
     size = int(encoder.settings["size"])
     keys: list[bytes] = []
@@ -172,25 +181,32 @@ def picture_features(encoder: Encoder, files: Sequence[Path], encoding: Encoding
             keys.append(content_key(path.read_bytes()))
         except OSError:  # `load` will stumble over it again
             keys.append(content_key(os.fsencode(path)))
-    return _extract(encoder, keys, lambda place: load_picture(files[place], size), encoding)
+    return _extract(encoder, keys, lambda place: load_picture(files[place], size), encoding, column)
 
 
-def text_features(encoder: Encoder, texts: Sequence[str], encoding: Encoding) -> Extracted:
+def text_features(
+    encoder: Encoder, texts: Sequence[str], encoding: Encoding, column: str = ""
+) -> Extracted:
     """The features of texts."""
     keys = [content_key(text.encode("utf-8", "replace")) for text in texts]
-    return _extract(encoder, keys, texts.__getitem__, encoding)
+    return _extract(encoder, keys, texts.__getitem__, encoding, column)
 
 
 def _extract(
-    encoder: Encoder, keys: Sequence[bytes], load: Callable[[int], Any], encoding: Encoding
+    encoder: Encoder,
+    keys: Sequence[bytes],
+    load: Callable[[int], Any],
+    encoding: Encoding,
+    column: str,
 ) -> Extracted:
+    tell = encoding.on_progress
     return extract(
         encoder,
         keys,
         load,
         folder=encoding.cache,
         on_begin=encoding.on_note,
-        on_progress=encoding.on_progress,
+        on_progress=None if tell is None else partial(tell, column),
     )
 
 

@@ -29,6 +29,7 @@ from labelgrad.inputs.encoded import (
     chosen_encoder,
     encoder_again,
     encoder_note,
+    mean_and_spread,
     picture_features,
     thumbnail,
 )
@@ -61,7 +62,7 @@ class ImageFolder:
     name = "pictures"
     what = "a folder of pictures"
     key = "file"
-    options: tuple[str, ...] = ("labels", "size")
+    options: tuple[str, ...] = ("labels", "size", "encoder")
 
     def takes(self, data: object, *, new: bool = False) -> bool:
         return isinstance(data, Path) and (data.is_dir() or (new and data.is_file()))
@@ -200,6 +201,11 @@ def _loaded(chosen: Paths, reading: Reading) -> _Loaded:
     encoder, notes = chosen_encoder(encoding, PICTURES, size=size, natural=natural)
     if encoder is not None:
         names, features, skipped = _encode(chosen, encoder, encoding, strict=reading.strict)
+        if not mean_and_spread(features)[1]:
+            raise ValueError(
+                f"{encoder.name} gives all {len(names)} pictures the same features: there is "
+                f"nothing to learn from."
+            )
         block = Block.fit("", record_of(encoder), features, share=1.0)
         notes = [encoder_note(encoder, asked=bool(encoding.encoders))]
         return _Loaded(names, block.rows(features), skipped, {"blocks": [block.described()]}, notes)
