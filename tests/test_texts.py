@@ -317,8 +317,7 @@ def test_a_path_that_leads_nowhere_makes_it_no_column_of_pictures(table, tmp_pat
     names = shots(tmp_path)
     names[7] = "shots/nowhere.png"
     path = table(["price", "shot"], shot=names)
-    source = read(path, target="stars", encoding=Encoding((colours(),)))
-    assert "blocks" not in source.preprocessing
+    assert "blocks" not in read(path, target="stars").preprocessing
     asked = read(path, target="stars", picture="shot", encoding=Encoding((colours(),)))
     assert any("cannot be read count as average: 1; shots/nowhere.png" in n for n in asked.notes)
     with pytest.raises(ValueError, match=r"nowhere\.png in 'shot' cannot be read"):
@@ -334,6 +333,22 @@ def test_two_encoders_serve_texts_and_pictures_together(table, tmp_path):
         "text",
         "pictures",
     }
+
+
+def test_an_encoder_without_anything_to_encode_is_refused(table):
+    for columns, has in ((["price"], "none of them"), (["review", "price"], "text")):
+        with pytest.raises(ValueError, match=rf"an encoder of pictures, and the data have {has}"):
+            read(table(columns), target="stars", encoding=Encoding((colours(),)))
+
+
+def test_a_run_goes_on_with_the_encoder_it_was_begun_with(table, tmp_path, monkeypatch):
+    path = table(["review"])
+    fit(path, target="stars", steps=5, out=tmp_path / "run")  # none is installed: a bag of words
+    monkeypatch.delenv("LABELGRAD_ENCODER")
+    monkeypatch.setattr("labelgrad.inputs.encoded.there", lambda kind: ["never-loaded"])
+    fit(path, target="stars", out=tmp_path / "run", resume=True)
+    with pytest.raises(ValueError, match=r"was begun with the encoder tf-idf, got letters"):
+        fit(path, target="stars", out=tmp_path / "run", resume=True, encoder=Letters())
 
 
 def test_pictures_without_an_encoder_are_left_out(table, tmp_path):

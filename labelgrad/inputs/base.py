@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelgrad.encoders.base import fingerprint
 from labelgrad.encoders.found import Given
 from labelgrad.encoders.hub import Allow, OnBytes
 from labelgrad.step import Views
@@ -51,6 +52,12 @@ class Dataset:
     def frozen_features(self) -> bool:
         """Whether all of `x` is what encoders made of the examples: fixed networks, or TF-IDF."""
         return bool(self.preprocessing.get("blocks")) and not self.preprocessing.get("columns")
+
+    @property
+    def encoders(self) -> dict[str, str]:
+        """The encoders that made some of `x`, each with what tells it from others of its name."""
+        records = [block["encoder"] for block in self.preprocessing.get("blocks", [])]
+        return {str(record["name"]): fingerprint(record) for record in records}
 
     @property
     def labeled(self) -> Tensor:

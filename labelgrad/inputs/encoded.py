@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from labelgrad.inputs.pixels import load_picture
 
 THUMBNAIL = 64  # pixels of a picture as the page shows it
 AT_ONCE = 4096  # rows that are scaled at once
-SAME = 1e-6  # rows that are no farther apart
+SAME = 1e-3  # rows of unit length that are no farther apart, in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,30 @@ class Block:
     @classmethod
     def fit(cls, column: str, record: dict[str, Any], features: Any, *, share: float) -> Block:
         """The scaling that gives these features their `share` of a row's squared length."""
-        mean, spread = mean_and_spread(features)
+        total, known = np.zeros(np.shape(features)[1]), 0
+        for start in range(0, len(features), AT_ONCE):
+            units = _units(features[start : start + AT_ONCE])
+            total += units.sum(0, dtype=np.float64)
+            known += int(units.any(1).sum())
+        mean = total / max(known, 1)
+        # Of rows of unit length, the mean squared distance from their mean is 1 - |mean|².
+        spread = math.sqrt(max(1 - float(mean @ mean), 0.0)) if known else 0.0
+        spread = spread if spread > SAME else 0.0
         return cls(column, record, mean, spread / (ROW_LENGTH * math.sqrt(share)))
+
+    @property
+    def all_the_same(self) -> bool:
+        """Whether there is nothing to learn from: no row differs from another.
+
+        >>> rows = np.array([[3.0, 0.0], [5.0, 0.0], [0.0, 0.0]])
+        >>> Block.fit("", {}, rows, share=1.0).all_the_same
+        True
+        """
+        return self.scale == 0
+
+    def sharing(self, share: float) -> Block:
+        """The same with this share of a row, if it had all of it before."""
+        return replace(self, scale=self.scale / math.sqrt(share))
 
     @classmethod
     def of(cls, described: dict[str, Any]) -> Block:
@@ -83,37 +105,21 @@ class Block:
         """(n, width) as a network sees them."""
         filled = torch.empty(len(features), self.width)
         for start in range(0, len(features), AT_ONCE):
-            units = _units(features[start : start + AT_ONCE])
-            missing = np.abs(units).sum(1) == 0
-            scaled = (units - self.mean) / self.scale
+            scaled = _units(features[start : start + AT_ONCE])
+            missing = ~scaled.any(1)
+            scaled -= self.mean.astype(np.float32)
+            scaled /= np.float32(self.scale)
             scaled[missing] = 0
             filled.numpy()[start : start + AT_ONCE] = scaled
         return filled
 
 
-def mean_and_spread(features: Any) -> tuple[NDArray[np.float64], float]:
-    """Of rows brought to unit length: their mean, and how far they are from it; 0 if all alike.
-
-    >>> mean, spread = mean_and_spread(np.array([[3.0, 0.0], [5.0, 0.0], [0.0, 0.0]]))
-    >>> mean, spread
-    (array([1., 0.]), 0.0)
-    """
-    total, known = np.zeros(np.shape(features)[1]), 0
-    for start in range(0, len(features), AT_ONCE):
-        units = _units(features[start : start + AT_ONCE])
-        total += units.sum(0)
-        known += int((np.abs(units).sum(1) > 0).sum())
-    mean = total / max(known, 1)
-    # Of rows of unit length, the mean squared distance from their mean is 1 - |mean|².
-    spread = math.sqrt(max(1 - float(mean @ mean), 0.0)) if known else 0.0
-    return mean, spread if spread > SAME else 0.0
-
-
-def _units(features: Any) -> NDArray[np.float64]:
-    """Rows of unit length; what has no length, or is not there, stays zero."""
-    rows = np.nan_to_num(np.asarray(features, dtype=np.float64))
-    length = np.sqrt(np.square(rows).sum(1, keepdims=True))
-    units: NDArray[np.float64] = rows / np.where(length > 0, length, 1.0)
+def _units(features: Any) -> NDArray[np.float32]:
+    """Rows of unit length; what has no length, because it is not there, stays zero."""
+    rows = np.asarray(features, dtype=np.float32)
+    length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64)).astype(np.float32)
+    length[length == 0] = 1
+    units: NDArray[np.float32] = rows / length[:, None]
     return units
 
 
@@ -122,7 +128,7 @@ def chosen_encoder(
 ) -> tuple[Encoder | None, list[str]]:
     """The encoder to use for pictures or for text, if any, and what there is to say about it."""
     asked = _asked(encoding, kind)
-    if isinstance(asked, str) and asked == NONE:
+    if asked is not None and _is_none(asked):
         return None, []
     if asked is None:
         if not automatic():
@@ -146,19 +152,28 @@ def chosen_encoder(
 def _asked(encoding: Encoding, kind: str) -> Given | None:
     """What was asked for of this kind; a name that could be of either is of the kind needed."""
     several = encoding.encoders
-    fits = [one for one in several if one == NONE or kind_of(one) in (kind, None)]
+    exactly = [one for one in several if _is_none(one) or kind_of(one) == kind]
+    fits = exactly or [one for one in several if kind_of(one) is None]
     if len(fits) > 1:
         raise ValueError(
-            f"One encoder of {kind} is needed, got {join_few(map(str, fits))}; leave others out."
+            f"One encoder of {kind} is needed, got {join_few(map(_shown, fits))}; leave others out."
         )
-    if several and not fits:
-        if len(several) == 1:
-            raise ValueError(
-                f"An encoder of {kind} is needed, and {_shown(several[0])!r} is one of "
-                f"{kind_of(several[0])}."
-            )
-        return None
     return fits[0] if fits else None
+
+
+def check_needed(encoding: Encoding, kinds: Collection[str]) -> None:
+    """Refuse an encoder that the data have nothing for."""
+    for one in encoding.encoders:
+        kind = kind_of(one)
+        if not _is_none(one) and (not kinds or (kind is not None and kind not in kinds)):
+            raise ValueError(
+                f"{_shown(one)!r} is an encoder of {kind or 'pictures or text'}, and the data have "
+                f"{' and '.join(sorted(kinds)) or 'none of them'}; leave it out."
+            )
+
+
+def _is_none(given: Given) -> bool:
+    return isinstance(given, str) and given == NONE
 
 
 def _shown(given: Given) -> str:

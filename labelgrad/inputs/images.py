@@ -26,10 +26,10 @@ from labelgrad.inputs.base import (
 )
 from labelgrad.inputs.encoded import (
     Block,
+    check_needed,
     chosen_encoder,
     encoder_again,
     encoder_note,
-    mean_and_spread,
     picture_features,
     thumbnail,
 )
@@ -197,16 +197,17 @@ class _Loaded(NamedTuple):
 def _loaded(chosen: Paths, reading: Reading) -> _Loaded:
     """Features where there is an encoder, else pixels."""
     size, encoding, files = reading.size, reading.encoding, list(chosen.values())
+    check_needed(encoding, [PICTURES])
     natural = usual_side(files[:: -(-len(files) // MEASURED)])
     encoder, notes = chosen_encoder(encoding, PICTURES, size=size, natural=natural)
     if encoder is not None:
         names, features, skipped = _encode(chosen, encoder, encoding, strict=reading.strict)
-        if not mean_and_spread(features)[1]:
+        block = Block.fit("", record_of(encoder), features, share=1.0)
+        if block.all_the_same:
             raise ValueError(
                 f"{encoder.name} gives all {len(names)} pictures the same features: there is "
                 f"nothing to learn from."
             )
-        block = Block.fit("", record_of(encoder), features, share=1.0)
         notes = [encoder_note(encoder, asked=bool(encoding.encoders))]
         return _Loaded(names, block.rows(features), skipped, {"blocks": [block.described()]}, notes)
     side = size or choose_size(chosen)

@@ -26,9 +26,9 @@ from labelgrad.inputs.cells import MISSING, Cells, Typed, as_texts
 from labelgrad.inputs.columns import FEW_TEXTS, MOST_CATEGORIES
 from labelgrad.inputs.encoded import (
     Block,
+    check_needed,
     chosen_encoder,
     encoder_again,
-    mean_and_spread,
     picture_features,
     text_features,
 )
@@ -111,8 +111,9 @@ def fit_columns(
     beside: bool,
 ) -> Mixed:
     """Blocks for these columns; `beside` says whether there are plain columns, too."""
+    check_needed(reading.encoding, set(kinds.values()))
     notes, empty = [], {}
-    raw: dict[str, tuple[dict[str, Any], Features]] = {}
+    raw: dict[str, tuple[Block, Features]] = {}
     originals: dict[str, list[Any]] = {}
     encoders: dict[str, Encoder | None] = {}
     for name, kind in kinds.items():
@@ -130,15 +131,16 @@ def fit_columns(
         if isinstance(found, str):
             empty[name] = found
             continue
-        (record, features), said = found
-        if not mean_and_spread(features)[1]:
+        record, features, said = found
+        block = Block.fit(name, record, features, share=1.0)
+        if block.all_the_same:
             empty[name] = "always the same"
             continue
-        raw[name] = record, features
+        raw[name] = block, features
         notes += said
         originals[name] = _originals(kind, texts, folder)
     share = 1 / (len(raw) + beside) if raw else 1.0
-    blocks = [Block.fit(name, *found, share=share) for name, found in raw.items()]
+    blocks = [block.sharing(share) for block, _ in raw.values()]
     rows = [block.rows(raw[block.column][1]) for block in blocks]
     looks = list(zip(*originals.values(), strict=True)) if originals else None
     return Mixed(blocks, rows, looks, _block_notes(blocks, reading.encoding) + notes, empty)
@@ -155,7 +157,7 @@ def block_rows(
     encoder = encoder_again(record, encoding)
     found = _features(block.column, record["kind"], texts, encoder, reading, folder)
     assert not isinstance(found, str)  # that is for bags of words alone
-    return block.rows(found[0][1])
+    return block.rows(found[1])
 
 
 def _texts(cells: Cells) -> list[str]:
@@ -171,7 +173,7 @@ def _features(
     encoder: Encoder | None,
     reading: Reading,
     folder: Path | None,
-) -> tuple[tuple[dict[str, Any], Features], list[str]] | str:
+) -> tuple[dict[str, Any], Features, list[str]] | str:
     """The encoder's record and features with zeros where missing, and what to say; or why not."""
     present = [place for place, text in enumerate(texts) if text]
     known = [texts[place] for place in present]
@@ -196,7 +198,7 @@ def _features(
         bag = BagOfWords.fit(known)
         if bag is None:
             return "texts without words"
-        return (bag.record, bag.encode(texts)), notes
+        return bag.record, bag.encode(texts), notes
     else:
         limit = letters_read(encoder.settings)
         longer = sum(len(text) > limit for text in known) if limit else 0
@@ -208,7 +210,7 @@ def _features(
         features = text_features(encoder, known, reading.encoding, name).features
     rows = np.zeros((len(texts), encoder.width), np.float32)
     rows[present] = features
-    return (record_of(encoder), rows), notes
+    return record_of(encoder), rows, notes
 
 
 def _natural(texts: Sequence[str], folder: Path | None) -> int | None:

@@ -159,7 +159,8 @@ class Table:
     def show(self, preprocessing: dict[str, Any], row: NDArray[Any], original: Any = None) -> Shown:
         texts = [] if original is None else [original_text(one) for one in original]
         files = [one for one in original or () if isinstance(one, Path)]
-        plain = Encoder.of(preprocessing, max(MOST_SHOWN - len(texts), 0)).show(row)
+        room = max(MOST_SHOWN - len(texts), 0) if preprocessing["columns"] else 0
+        plain = Encoder.of(preprocessing, room).show(row) if room else []
         return Shown(thumbnail(files[0]) if files else None, texts + plain)
 
     def near(self, x: Tensor, outputs: Tensor) -> Tensor:
