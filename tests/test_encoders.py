@@ -437,7 +437,7 @@ def test_pictures_that_are_all_the_same_teach_nothing(tmp_path):
     folder, labels = photos(tmp_path, count=4, labeled=4)
     for path in folder.iterdir():
         Image.new("RGB", (9, 9), "red").save(path)
-    with pytest.raises(ValueError, match="are the same: nothing to learn from"):
+    with pytest.raises(ValueError, match="all 4 pictures the same features"):
         read(folder, labels=labels, encoding=Encoding((tiny(),)))
 
 
@@ -453,7 +453,9 @@ def test_strange_shapes_and_modes_are_encoded(tmp_path):
 
 def test_an_encoder_of_another_kind_is_refused(tmp_path):
     folder, labels = photos(tmp_path)
-    with pytest.raises(ValueError, match=r"'all-minilm-l6-v2' is one of text"):
+    with pytest.raises(
+        ValueError, match=r"is an encoder of text, and the data have pictures; leave"
+    ):
         read(folder, labels=labels, encoding=Encoding(("all-minilm-l6-v2",)))
     with pytest.raises(ValueError, match="One encoder of pictures is needed"):
         read(folder, labels=labels, encoding=Encoding((tiny(), tiny())))

@@ -323,7 +323,7 @@ class Words:
         kept = found.preprocessing(self.name, language="en")
         return Dataset("words", x, found.y, "classification", found.classes, names, [], [], kept)
 
-    def prepare(self, preprocessing, data, *, strict):
+    def prepare(self, preprocessing, data, *, strict, encoding):
         words = data.read_text().split()
         return Prepared(torch.tensor([[float(len(word))] for word in words]), words, [])
 
@@ -366,7 +366,7 @@ class ShownWords(Words):
     def columns(self, preprocessing):
         return ["letters"]
 
-    def show(self, preprocessing, row):
+    def show(self, preprocessing, row, original=None):
         return Shown(None, [f"{int(row[0])} letters"])
 
     def near(self, x, outputs):

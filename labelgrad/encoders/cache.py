@@ -234,7 +234,8 @@ def extract(
     for place, key in enumerate(keys):
         first.setdefault(key, place)
     unique = list(first)
-    missing = {k for k, row in zip(unique, cache.places(unique), strict=True) if row is None}
+    rows = dict(zip(unique, cache.places(unique), strict=True))
+    missing = {key for key, row in rows.items() if row is None}
     failed: dict[bytes, Exception] = {}
     if missing:
         cache.check_room(len(missing))
@@ -260,7 +261,8 @@ def extract(
         new, done = new + len(loaded), done + len(batch)
         if on_progress is not None and batch:
             on_progress(done, len(missing))
-    rows = dict(zip(unique, cache.places(unique), strict=True))
+    if new:
+        rows |= zip(missing, cache.places(list(missing)), strict=True)
     read = [place for place, key in enumerate(keys) if rows[key] is not None]
     features = cache.read([rows[keys[place]] for place in read])  # type: ignore[misc]
     others = {place: failed[key] for place, key in enumerate(keys) if key in failed}

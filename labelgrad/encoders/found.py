@@ -85,6 +85,11 @@ def encoder_for(
     if isinstance(given, nn.Module):
         return _own(kind, given, size or pictures.usual_size(natural), device)
     name = str(given)
+    if name.startswith(OWN):
+        raise ValueError(
+            f"The features are those of a network of your own ({name.removeprefix(OWN)}); give it "
+            f"again as `encoder`."
+        )
     folder = Path(name).expanduser()
     if folder.is_dir():
         return _from_folder(kind, folder.resolve(), str(folder.resolve()), size, device)
@@ -98,7 +103,7 @@ def encoder_for(
 def kind_of(given: Given) -> str | None:
     """The kind of encoder that a name or an object says by itself; None where it does not.
 
-    >>> kind_of("efficientnet-lite0"), kind_of("all-minilm-l6-v2"), kind_of("resnet50")
+    >>> kind_of("efficientnet-lite0"), kind_of("some/sentence-encoder"), kind_of("resnet50")
     ('pictures', 'text', None)
     """
     if isinstance(given, nn.Module):
@@ -108,6 +113,8 @@ def kind_of(given: Given) -> str | None:
     folder = Path(given).expanduser()
     if folder.is_dir():
         return TEXT if (folder / "modules.json").is_file() else None
+    if "/" in given:  # as the hub's names have it, and timm's have not
+        return TEXT
     return next((kind for kind in KINDS if given in known(kind)), None)
 
 
@@ -206,11 +213,6 @@ def same_encoder(
     record: dict[str, Any], given: Given | None = None, device: str = "cpu"
 ) -> Encoder:
     """The encoder of a record again, by its name or as `given`; another one is refused."""
-    if given is None and record["name"].startswith(OWN):
-        raise ValueError(
-            f"The model was trained on features of a network of your own "
-            f"({record['name'].removeprefix(OWN)}); give it again as `encoder`."
-        )
     size = record["settings"].get("size")
     found = encoder_for(record["kind"], given or record["name"], size=size, device=device)
     if isinstance(found, PictureEncoder) and given is not None:

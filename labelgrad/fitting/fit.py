@@ -29,7 +29,16 @@ from labelgrad.fitting.corrections import CHECKPOINT, corrected, restart_if_corr
 from labelgrad.fitting.corrections import FILE as CORRECTIONS
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress, Record, train_shares
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
-from labelgrad.fitting.plan import FILE, OWN, Plan, begun_with, load_plan, make_plan, save_plan
+from labelgrad.fitting.plan import (
+    FILE,
+    OWN,
+    Plan,
+    begun_with,
+    kept_encoders,
+    load_plan,
+    make_plan,
+    save_plan,
+)
 from labelgrad.fitting.pooling import NETWORK
 from labelgrad.fitting.provenance import check_drawn, origins
 from labelgrad.fitting.result import Result
@@ -145,6 +154,8 @@ def fit(
         raise ValueError(f"`workers` must be at least 1, got {workers}.")
     if on_record is not None and workers > 1:
         raise ValueError(f"`on_record` needs the training in this process, got {workers} workers.")
+    if not encoder and folder is not None and (folder / FILE).exists():
+        encoder = kept_encoders(folder)  # whatever has been installed since
     if not isinstance(data, Dataset):
         given = read(
             data,
@@ -159,7 +170,7 @@ def fit(
             picture=picture,
             encoding=encoding_of(encoder, download, cache, device, on_note, on_progress),
         )
-    elif any(o is not None for o in (y, labels, target, task, size, dates, text, picture, encoder)):
+    elif any(o is not None for o in (y, labels, target, task, size, dates, text, picture)):
         raise ValueError("A `Dataset` has its labels in it; give it without `y` and what is read.")
     else:
         given = data
@@ -221,7 +232,9 @@ def encoding_of(
         None if cache is None else Path(cache),
         device,
         on_note,
-        lambda done, total: tell("features", done, total, math.nan),
+        lambda column, done, total: tell(
+            f"features of {column}" if column else "features", done, total, math.nan
+        ),
         lambda done, total: tell("download, bytes", done, total, math.nan),
     )
 

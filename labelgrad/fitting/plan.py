@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from labelgrad.encoders.bag_of_words import NAME as BAG_OF_WORDS
+from labelgrad.encoders.base import NONE
 from labelgrad.files import digest_of, read_json, read_sealed, sealed_json, write_whole
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.inputs.base import Dataset
@@ -246,10 +248,10 @@ def has_columns(dataset: Dataset) -> bool:
 def save_plan(
     folder: Path, plan: Plan, dataset: Dataset, *, corrections: str | None = None
 ) -> None:
-    """Keep the plan, what the data were, and the fingerprint of their corrections."""
+    """Keep the plan, what the data were, who encoded them, and the corrections' fingerprint."""
     data = dataset.summary | {"fingerprint": fingerprint(dataset)}
     kept = {"version": VERSION, "plan": asdict(plan), "data": data, "corrections": corrections}
-    write_whole(folder / FILE, sealed_json(kept))
+    write_whole(folder / FILE, sealed_json(kept | {"encoders": dataset.encoders}))
 
 
 def fingerprint(dataset: Dataset) -> str:
@@ -273,6 +275,13 @@ def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
                 f"The run in {folder} was begun with {field.name} {had}, got {wanted}; leave it "
                 f"out, or begin in another folder."
             )
+    if kept.get("encoders", {}) != dataset.encoders:
+        begun, now = (", ".join(c) or NONE for c in (kept.get("encoders", {}), dataset.encoders))
+        other = " with other weights or another size" if begun == now else ""
+        raise ValueError(
+            f"The run in {folder} was begun with the encoder {begun}, got {now}{other}; leave it "
+            f"out, or begin in another folder."
+        )
     had, has = kept["data"], dataset.summary
     if had | {"fingerprint": None} != has | {"fingerprint": None}:
         raise ValueError(
@@ -288,6 +297,12 @@ def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
             f"examples, and some are others; begin in another folder, or put the data back."
         )
     return plan
+
+
+def kept_encoders(folder: Path) -> list[str]:
+    """The names of the encoders that a run was begun with, for it to go on with them."""
+    names = list(_kept(folder)[0].get("encoders", {}))
+    return [name for name in names if name != BAG_OF_WORDS] or [NONE]
 
 
 def begun_with(folder: Path) -> str | None:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelgrad.encoders.base import fingerprint
 from labelgrad.encoders.found import Given
 from labelgrad.encoders.hub import Allow, OnBytes
 from labelgrad.step import Views
@@ -51,6 +52,12 @@ class Dataset:
     def frozen_features(self) -> bool:
         """Whether all of `x` is what encoders made of the examples: fixed networks, or TF-IDF."""
         return bool(self.preprocessing.get("blocks")) and not self.preprocessing.get("columns")
+
+    @property
+    def encoders(self) -> dict[str, str]:
+        """The encoders that made some of `x`, each with what tells it from others of its name."""
+        records = [block["encoder"] for block in self.preprocessing.get("blocks", [])]
+        return {str(record["name"]): fingerprint(record) for record in records}
 
     @property
     def labeled(self) -> Tensor:
@@ -128,7 +135,8 @@ class Encoding:
     cache: Path | None = None  # the folder of kept features
     device: str = "cpu"
     on_note: Callable[[str], None] | None = None  # what is about to be done, a sentence
-    on_progress: Callable[[int, int], None] | None = None  # examples encoded, examples in all
+    # Of a column, or of "" where the examples are pictures: how many are encoded, of how many.
+    on_progress: Callable[[str, int, int], None] | None = None
     on_bytes: OnBytes | None = None  # of a download
 
 
@@ -158,7 +166,7 @@ class InputType(Protocol):
     name: str
     what: str  # the files it reads, as a sentence calls them
     key: str  # what one example is called by: "file" or "row"
-    options: tuple[str, ...]  # of `labels`, `target`, `size`, `dates`, `text`, `picture`
+    options: tuple[str, ...]  # such as `labels`, `target`, `size`, `dates`, `text`, `encoder`
 
     def takes(self, data: object, *, new: bool = False) -> bool:
         """Whether this is data of the kind: a path or an object; `new` ones have no labels."""

@@ -35,6 +35,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     The separator is whichever of comma, semicolon, tab and bar the first line has most of. Blank
     lines are no rows, and spaces around a cell are no part of it.
     """
+    csv.field_size_limit(2**30)  # a cell may hold a long text
     with path.open("rb") as file:
         lines = _lines(_utf_8(file, path.name), path.name)
         first = next(lines, "")

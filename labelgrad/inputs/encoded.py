@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from labelgrad.inputs.pixels import load_picture
 
 THUMBNAIL = 64  # pixels of a picture as the page shows it
 AT_ONCE = 4096  # rows that are scaled at once
-SAME = 1e-6  # rows that are no farther apart
+SAME = 1e-3  # rows of unit length that are no farther apart, in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,17 +59,27 @@ class Block:
         total, known = np.zeros(np.shape(features)[1]), 0
         for start in range(0, len(features), AT_ONCE):
             units = _units(features[start : start + AT_ONCE])
-            total += units.sum(0)
-            known += int((np.abs(units).sum(1) > 0).sum())
+            total += units.sum(0, dtype=np.float64)
+            known += int(units.any(1).sum())
         mean = total / max(known, 1)
         # Of rows of unit length, the mean squared distance from their mean is 1 - |mean|².
         spread = math.sqrt(max(1 - float(mean @ mean), 0.0)) if known else 0.0
-        if spread < SAME:
-            what = f"of the column {column!r}" if column else "of all pictures"
-            raise ValueError(
-                f"The features {what} by {record['name']} are the same: nothing to learn from."
-            )
+        spread = spread if spread > SAME else 0.0
         return cls(column, record, mean, spread / (ROW_LENGTH * math.sqrt(share)))
+
+    @property
+    def all_the_same(self) -> bool:
+        """Whether there is nothing to learn from: no row differs from another.
+
+        >>> rows = np.array([[3.0, 0.0], [5.0, 0.0], [0.0, 0.0]])
+        >>> Block.fit("", {}, rows, share=1.0).all_the_same
+        True
+        """
+        return self.scale == 0
+
+    def sharing(self, share: float) -> Block:
+        """The same with this share of a row, if it had all of it before."""
+        return replace(self, scale=self.scale / math.sqrt(share))
 
     @classmethod
     def of(cls, described: dict[str, Any]) -> Block:
@@ -94,19 +105,21 @@ class Block:
         """(n, width) as a network sees them."""
         filled = torch.empty(len(features), self.width)
         for start in range(0, len(features), AT_ONCE):
-            units = _units(features[start : start + AT_ONCE])
-            missing = np.abs(units).sum(1) == 0
-            scaled = (units - self.mean) / self.scale
+            scaled = _units(features[start : start + AT_ONCE])
+            missing = ~scaled.any(1)
+            scaled -= self.mean.astype(np.float32)
+            scaled /= np.float32(self.scale)
             scaled[missing] = 0
             filled.numpy()[start : start + AT_ONCE] = scaled
         return filled
 
 
-def _units(features: Any) -> NDArray[np.float64]:
-    """Rows of unit length; what has no length, or is not there, stays zero."""
-    rows = np.nan_to_num(np.asarray(features, dtype=np.float64))
-    length = np.sqrt(np.square(rows).sum(1, keepdims=True))
-    units: NDArray[np.float64] = rows / np.where(length > 0, length, 1.0)
+def _units(features: Any) -> NDArray[np.float32]:
+    """Rows of unit length; what has no length, because it is not there, stays zero."""
+    rows = np.asarray(features, dtype=np.float32)
+    length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64)).astype(np.float32)
+    length[length == 0] = 1
+    units: NDArray[np.float32] = rows / length[:, None]
     return units
 
 
@@ -115,7 +128,7 @@ def chosen_encoder(
 ) -> tuple[Encoder | None, list[str]]:
     """The encoder to use for pictures or for text, if any, and what there is to say about it."""
     asked = _asked(encoding, kind)
-    if isinstance(asked, str) and asked == NONE:
+    if asked is not None and _is_none(asked):
         return None, []
     if asked is None:
         if not automatic():
@@ -139,19 +152,28 @@ def chosen_encoder(
 def _asked(encoding: Encoding, kind: str) -> Given | None:
     """What was asked for of this kind; a name that could be of either is of the kind needed."""
     several = encoding.encoders
-    fits = [one for one in several if one == NONE or kind_of(one) in (kind, None)]
+    exactly = [one for one in several if _is_none(one) or kind_of(one) == kind]
+    fits = exactly or [one for one in several if kind_of(one) is None]
     if len(fits) > 1:
         raise ValueError(
-            f"One encoder of {kind} is needed, got {join_few(map(str, fits))}; leave others out."
+            f"One encoder of {kind} is needed, got {join_few(map(_shown, fits))}; leave others out."
         )
-    if several and not fits:
-        if len(several) == 1:
-            raise ValueError(
-                f"An encoder of {kind} is needed, and {_shown(several[0])!r} is one of "
-                f"{kind_of(several[0])}."
-            )
-        return None
     return fits[0] if fits else None
+
+
+def check_needed(encoding: Encoding, kinds: Collection[str]) -> None:
+    """Refuse an encoder that the data have nothing for."""
+    for one in encoding.encoders:
+        kind = kind_of(one)
+        if not _is_none(one) and (not kinds or (kind is not None and kind not in kinds)):
+            raise ValueError(
+                f"{_shown(one)!r} is an encoder of {kind or 'pictures or text'}, and the data have "
+                f"{' and '.join(sorted(kinds)) or 'none of them'}; leave it out."
+            )
+
+
+def _is_none(given: Given) -> bool:
+    return isinstance(given, str) and given == NONE
 
 
 def _shown(given: Given) -> str:
@@ -163,7 +185,9 @@ def encoder_again(record: dict[str, Any], encoding: Encoding) -> Encoder:
     return same_encoder(record, _asked(encoding, record["kind"]), encoding.device)
 
 
-def picture_features(encoder: Encoder, files: Sequence[Path], encoding: Encoding) -> Extracted:
+def picture_features(
+    encoder: Encoder, files: Sequence[Path], encoding: Encoding, column: str = ""
+) -> Extracted:
     """The features of picture files; those that cannot be read are told."""
     size = int(encoder.settings["size"])
     keys: list[bytes] = []
@@ -172,25 +196,32 @@ def picture_features(encoder: Encoder, files: Sequence[Path], encoding: Encoding
             keys.append(content_key(path.read_bytes()))
         except OSError:  # `load` will stumble over it again
             keys.append(content_key(os.fsencode(path)))
-    return _extract(encoder, keys, lambda place: load_picture(files[place], size), encoding)
+    return _extract(encoder, keys, lambda place: load_picture(files[place], size), encoding, column)
 
 
-def text_features(encoder: Encoder, texts: Sequence[str], encoding: Encoding) -> Extracted:
+def text_features(
+    encoder: Encoder, texts: Sequence[str], encoding: Encoding, column: str = ""
+) -> Extracted:
     """The features of texts."""
     keys = [content_key(text.encode("utf-8", "replace")) for text in texts]
-    return _extract(encoder, keys, texts.__getitem__, encoding)
+    return _extract(encoder, keys, texts.__getitem__, encoding, column)
 
 
 def _extract(
-    encoder: Encoder, keys: Sequence[bytes], load: Callable[[int], Any], encoding: Encoding
+    encoder: Encoder,
+    keys: Sequence[bytes],
+    load: Callable[[int], Any],
+    encoding: Encoding,
+    column: str,
 ) -> Extracted:
+    tell = encoding.on_progress
     return extract(
         encoder,
         keys,
         load,
         folder=encoding.cache,
         on_begin=encoding.on_note,
-        on_progress=encoding.on_progress,
+        on_progress=None if tell is None else partial(tell, column),
     )
 
 

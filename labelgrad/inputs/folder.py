@@ -30,12 +30,14 @@ def files_in(folder: Path) -> Files:
     """
     files, root = Files({}, {}), os.path.realpath(folder)
     for where, folders, names in os.walk(folder, onerror=_give_up):
+        relative = Path(where).relative_to(folder).as_posix()
+        inside = "" if relative == "." else _printable(relative) + "/"
         links = [name for name in folders if os.path.islink(os.path.join(where, name))]
         for name in links:
-            files.refused[_name(folder, where, name)] = "a link to a folder, which is not followed"
+            files.refused[inside + _printable(name)] = "a link to a folder, which is not followed"
         folders[:] = sorted(f for f in folders if f not in links and not _hidden(f))
         for name in sorted(name for name in names if not _hidden(name)):
-            _sort_in(files, root, _name(folder, where, name), os.path.join(where, name))
+            _sort_in(files, root, inside + _printable(name), os.path.join(where, name))
     return files
 
 
@@ -56,9 +58,8 @@ def _hidden(name: str) -> bool:
     return name.startswith((".", "__MACOSX"))
 
 
-def _name(folder: Path, where: str, name: str) -> str:
-    relative = Path(where, name).relative_to(folder).as_posix()
-    return os.fsencode(relative).decode("utf-8", "backslashreplace")  # can be printed
+def _printable(name: str) -> str:
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def folder_label(name: str) -> str:

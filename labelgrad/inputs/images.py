@@ -26,6 +26,7 @@ from labelgrad.inputs.base import (
 )
 from labelgrad.inputs.encoded import (
     Block,
+    check_needed,
     chosen_encoder,
     encoder_again,
     encoder_note,
@@ -61,7 +62,7 @@ class ImageFolder:
     name = "pictures"
     what = "a folder of pictures"
     key = "file"
-    options: tuple[str, ...] = ("labels", "size")
+    options: tuple[str, ...] = ("labels", "size", "encoder")
 
     def takes(self, data: object, *, new: bool = False) -> bool:
         return isinstance(data, Path) and (data.is_dir() or (new and data.is_file()))
@@ -196,11 +197,17 @@ class _Loaded(NamedTuple):
 def _loaded(chosen: Paths, reading: Reading) -> _Loaded:
     """Features where there is an encoder, else pixels."""
     size, encoding, files = reading.size, reading.encoding, list(chosen.values())
+    check_needed(encoding, [PICTURES])
     natural = usual_side(files[:: -(-len(files) // MEASURED)])
     encoder, notes = chosen_encoder(encoding, PICTURES, size=size, natural=natural)
     if encoder is not None:
         names, features, skipped = _encode(chosen, encoder, encoding, strict=reading.strict)
         block = Block.fit("", record_of(encoder), features, share=1.0)
+        if block.all_the_same:
+            raise ValueError(
+                f"{encoder.name} gives all {len(names)} pictures the same features: there is "
+                f"nothing to learn from."
+            )
         notes = [encoder_note(encoder, asked=bool(encoding.encoders))]
         return _Loaded(names, block.rows(features), skipped, {"blocks": [block.described()]}, notes)
     side = size or choose_size(chosen)

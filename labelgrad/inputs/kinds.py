@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from labelgrad.encoders.base import NONE
 from labelgrad.inputs.arrays import Arrays
 from labelgrad.inputs.base import VERSION, Dataset, Encoding, Inputs, InputType, Prepared, Reading
 from labelgrad.inputs.images import ImageFolder
@@ -72,8 +73,11 @@ def read(
     if isinstance(data, Path) and y is not None:
         raise ValueError("`y` is for arrays; a file or folder has its labels in it.")
     kind = _kind_of(data)
-    asked = {"labels": labels, "size": size, "target": target, "dates": dates}
-    for name, option in (asked | {"text": text, "picture": picture}).items():
+    encoding = encoding or Encoding()
+    asked: dict[str, Any] = {"labels": labels, "size": size, "target": target, "dates": dates}
+    asked |= {"text": text, "picture": picture}
+    asked["encoder"] = next((one for one in encoding.encoders if one != NONE), None)
+    for name, option in asked.items():
         if option is not None and name not in kind.options:
             owner = " or ".join(other.name for other in KINDS if name in other.options)
             raise ValueError(
@@ -92,7 +96,7 @@ def read(
         dates,
         text=_listed(text),
         picture=_listed(picture),
-        encoding=encoding or Encoding(),
+        encoding=encoding,
     )
     return kind.read(data, reading)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,8 +29,16 @@ from labelgrad.inputs.base import (
 )
 from labelgrad.inputs.cells import Cells, Typed, as_texts, csv_rows, csv_separator
 from labelgrad.inputs.columns import ROW_LENGTH, Encoder, Number, column_notes, fit_column, spreads
+from labelgrad.inputs.encoded import Block, thumbnail
 from labelgrad.inputs.formats import typed_table
 from labelgrad.inputs.frames import FRAME, frame_columns, is_frame, series_cells
+from labelgrad.inputs.mixed import (
+    block_rows,
+    encoded_columns,
+    fit_columns,
+    joined,
+    original_text,
+)
 from labelgrad.inputs.targets import label_cells, targets
 from labelgrad.nearest import did_you_mean
 from labelgrad.step import Views
@@ -45,7 +54,7 @@ class Table:
     name = "table"
     what = f"a table ({', '.join(SUFFIXES)}, or a data frame)"
     key = "row"
-    options: tuple[str, ...] = ("target", "dates")
+    options: tuple[str, ...] = ("target", "dates", "text", "picture", "encoder")
 
     def takes(self, data: object, *, new: bool = False) -> bool:
         if isinstance(data, Path):
@@ -75,27 +84,30 @@ class Table:
                 )
             target = str(target)
             labeled, where, left_out = as_texts(cells[target]), f"The column {target!r}", [target]
+        asked = _asked(cells, reading, file, left_out)
         known = typed_table(
-            cells, separator=_separator(data), dates=reading.dates, no_dates=left_out
+            {name: column for name, column in cells.items() if name not in asked},
+            separator=_separator(data),
+            dates=reading.dates,
+            no_dates=left_out,
         )
         written = [known.columns.pop(name).format for name in left_out]
         labels = targets(labeled, reading.task, where, *written)
-        found = _fit(known.columns, of_file=isinstance(data, Path))
+        found = _fit_mixed(known.columns, asked, reading, data)
         notes += labels.notes + known.notes + found.notes
-        if found.encoder is None:
+        if found.x is None:
             beside = f" beside {target!r}" if target is not None else ""
             raise ValueError(f"{file} has no column to learn from{beside}. {' '.join(notes)}")
         return Dataset(
             self.name,
-            _rows(found.encoder, known.columns),
+            found.x,
             labels.y,
             labels.task,
             labels.classes,
             _names(rows),
             notes=notes,
-            preprocessing=labels.preprocessing(
-                self.name, target=target, **found.encoder.described()
-            ),
+            preprocessing=labels.preprocessing(self.name, target=target, **found.described),
+            originals=found.originals,
         )
 
     def inputs(self, data: Any) -> Inputs:
@@ -112,14 +124,20 @@ class Table:
     ) -> Prepared:
         """New rows need the columns that were used; others, the target too, are not read."""
         encoder = Encoder.of(preprocessing)
+        blocks = [Block.of(described) for described in preprocessing.get("blocks", [])]
         file, cells = columns_of(data)
-        absent = [column.name for column in encoder.columns if column.name not in cells]
+        used = [column.name for column in encoder.columns] + [block.column for block in blocks]
+        absent = [name for name in used if name not in cells]
         if absent:
             raise ValueError(
                 f"{file} lacks columns that the training data had: {join_few(absent)}; "
                 f"{_nearest(absent[0], list(cells))}"
             )
-        x = _rows(encoder, cells)
+        encoded = [
+            block_rows(block, cells[block.column], encoding, _folder(data), strict=strict)
+            for block in blocks
+        ]
+        x = joined(_rows(encoder, cells) if encoder.columns else None, encoded)
         return Prepared(x, _names(len(x)), [])
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
@@ -133,10 +151,17 @@ class Table:
         return Noise(0.1 * unit, 0.5 * unit)
 
     def columns(self, preprocessing: dict[str, Any]) -> list[str]:
-        return [str(column["name"]) for column in preprocessing["columns"][:MOST_SHOWN]]
+        """Those of texts first: they say most to a person."""
+        texts = [str(block["column"]) for block in preprocessing.get("blocks", [])]
+        plain = [str(column["name"]) for column in preprocessing["columns"]]
+        return (texts + plain)[: max(MOST_SHOWN, len(texts))]
 
     def show(self, preprocessing: dict[str, Any], row: NDArray[Any], original: Any = None) -> Shown:
-        return Shown(None, Encoder.of(preprocessing, MOST_SHOWN).show(row))
+        texts = [] if original is None else [original_text(one) for one in original]
+        files = [one for one in original or () if isinstance(one, Path)]
+        room = max(MOST_SHOWN - len(texts), 0) if preprocessing["columns"] else 0
+        plain = Encoder.of(preprocessing, room).show(row) if room else []
+        return Shown(thumbnail(files[0]) if files else None, texts + plain)
 
     def near(self, x: Tensor, outputs: Tensor) -> Tensor:
         return x  # rows are alike by their columns
@@ -179,6 +204,55 @@ def _parquet(path: Path) -> tuple[list[str], list[Cells]]:
     except Exception as error:  # a damaged file stumbles anywhere in its decoder
         reason = (str(error).splitlines() or ["no reason given"])[0].rstrip(".")
         raise ValueError(f"{path.name} cannot be read as a Parquet file: {reason}.") from None
+
+
+class _Read(NamedTuple):
+    """All columns as numbers, if any of them can be, and how new rows are read alike."""
+
+    x: Tensor | None
+    described: dict[str, Any]
+    originals: list[tuple[Any, ...]] | None
+    notes: list[str]
+
+
+def _asked(
+    cells: dict[str, Cells], reading: Reading, file: str, target: Sequence[str]
+) -> dict[str, Cells]:
+    """The columns that are to be read as texts or pictures, as they are written, even numbers."""
+    names = (*reading.text, *reading.picture)
+    for name in names:
+        if name not in cells or name in target:
+            others = [other for other in cells if other not in target]
+            raise ValueError(f"{file} has no column {name!r} to read; {_nearest(name, others)}")
+    return {name: cells[name] for name in names}
+
+
+def _fit_mixed(
+    known: dict[str, Typed], asked: dict[str, Cells], reading: Reading, data: Any
+) -> _Read:
+    """Plain columns, and those that encoders read."""
+    folder = _folder(data)
+    kinds = encoded_columns(known, reading, folder)
+    plain = {name: column for name, column in known.items() if name not in kinds}
+    found = _fit(plain, of_file=isinstance(data, Path))
+    encoder = found.encoder
+    mixed = fit_columns(kinds, asked | known, reading, folder, beside=encoder is not None)
+    notes = mixed.notes + column_notes(dict(mixed.empty)) + found.notes
+    if encoder is None and not mixed.blocks:
+        return _Read(None, {}, None, notes)
+    if encoder is not None and mixed.blocks:
+        share = 1 / (1 + len(mixed.blocks))
+        encoder = replace(encoder, scale=encoder.scale / math.sqrt(share))
+    x = joined(None if encoder is None else _rows(encoder, plain), mixed.rows)
+    described = (encoder or Encoder((), np.zeros(0), np.zeros(0))).described()
+    if mixed.blocks:
+        described["blocks"] = [block.described() for block in mixed.blocks]
+    return _Read(x, described, mixed.originals, notes)
+
+
+def _folder(data: Any) -> Path | None:
+    """Where files that a table names are looked for: beside it."""
+    return data.parent if isinstance(data, Path) else None
 
 
 class _Fitted(NamedTuple):

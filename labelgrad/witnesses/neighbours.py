@@ -82,6 +82,8 @@ class Spread:
 
     def of_new(self, x: Array) -> Array:
         """About rows beside the graph: the mean of their neighbours in it."""
+        if not len(x):  # which the search does not take
+            return self._read(self.arrived[:0])
         places, weights = self.graph.near(x)
         shares = weights / weights.sum(1, keepdims=True)
         return self._read((shares[:, :, None] * self.arrived[places]).sum(1))
