@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
 from labelgrad.cli.console import say
+from labelgrad.cli.promises import say_promised
 from labelgrad.fitting.corrections import BEFORE, FILE, Known, read_corrections, take_corrections
 from labelgrad.fitting.labels import shown
 from labelgrad.fitting.result import Result, load
@@ -31,10 +33,14 @@ def run_labels(
     look: int | None,
     look_out: Path | None,
     corrections: Path | None,
+    promise: dict[str, Any] | None = None,
 ) -> None:
-    """Take corrections, then write and print what was asked for."""
+    """Take corrections, then write and print what was asked for; `promise` is what is promised."""
     console, result = Console(), load(run)
     key = result.predictor.config.key
+    if promise is not None:
+        say_promised(console, result, out=out, **promise)
+        return
     if corrections is not None:
         say(console, _taken(run, result, corrections))
     if out is not None or (corrections is None and result.predictor.config.classes):
