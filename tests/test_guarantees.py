@@ -59,8 +59,9 @@ def test_the_surest_rows_up_to_the_first_hypothesis_that_stands(seed, most, rest
 
     found_by = [int((wrong[looked_at] & (looked_at < k)).sum()) for k in range(1, rows + 1)]
     rejected = [rejects(m, limit) for m, limit in zip(found_by, limits, strict=True)]
-    possible = [rejects(0, limit) for limit in limits]
-    begin = possible.index(True) if any(possible) else rows
+    begins = [[rejects(m, limit) for limit in limits] for m in (0, 1, 2)]
+    begins = [each.index(True) for each in begins if any(each)]
+    begin = max([b for b in begins[1:] if b <= 0.4 * rows] or begins[:1] or [rows])
     expected = begin
     while expected < rows and rejected[expected]:
         expected += 1

@@ -133,7 +133,7 @@ def test_what_cannot_be_promised_is_told_with_what_can_be_and_what_it_takes(tmp_
 def test_labels_that_somebody_chose_allow_no_promise(origin, tmp_path):
     run, _ = made_run(tmp_path, origin=origin)
     with pytest.raises(
-        ValueError, match=f"needs labels drawn at random.*{origin} 80.*--drawn random"
+        ValueError, match=f"needs labels drawn at random.*80 {origin}.*--drawn random"
     ):
         promised_labels(run, 0.05)
 

@@ -14,7 +14,15 @@ from typing import Annotated
 import typer
 
 import labelgrad
-from labelgrad.cli.words import asking, listed, names_or_none, shares_typed, typed
+from labelgrad.cli.words import (
+    asking,
+    counts,
+    listed,
+    names_or_none,
+    share_typed,
+    shares_typed,
+    typed,
+)
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 DATES = "day-first or month-first, if unclear."
@@ -84,7 +92,7 @@ def fit(
         Path | None, typer.Option(help="CSV of what others say of examples.")
     ] = None,
     shares: Annotated[str | None, typer.Option(help="Of the classes: cat=0.2,dog=0.8.")] = None,
-    drawn: Annotated[str | None, typer.Option(help="Labels: random, by-class or unknown.")] = None,
+    drawn: Annotated[str | None, typer.Option(help="Labels were: random or by-class.")] = None,
     keep_pool: Annotated[
         bool, typer.Option("--keep-pool", help="Keep the pool for predict --pool.")
     ] = False,
@@ -172,11 +180,21 @@ def predict(
     )
 
 
-@app.command(epilog="Example: labelgrad labels runs/pets --look 20 --look-out look.csv")
+@app.command(epilog="Example: labelgrad labels runs/pets --wrong-at-most 2% --out labels.csv")
 def labels(
     run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
     above: Annotated[float, typer.Option(help="Smallest probability of a sure label.")] = 0.95,
-    out: Annotated[Path | None, typer.Option(help="CSV for the sure labels.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV for the labels to use.")] = None,
+    wrong_at_most: Annotated[
+        str | None, typer.Option(help="Hand back labels with this promise: 2%.")
+    ] = None,
+    confidence: Annotated[str, typer.Option(help="Of the promise.")] = "95%",
+    on_average: Annotated[
+        bool, typer.Option("--on-average", help="Promise it on average only.")
+    ] = False,
+    rest_by_hand: Annotated[
+        bool, typer.Option("--rest-by-hand", help="Promise it of all rows, others by hand.")
+    ] = False,
     look: Annotated[
         int | None, typer.Option(min=0, help="How many doubtful ones to show; else 20.")
     ] = None,
@@ -187,6 +205,8 @@ def labels(
 ) -> None:
     """Imputed labels to use, imputed labels to look at, and corrections taken back.
 
+    With --wrong-at-most the largest set of labels of which no more are wrong, at the confidence
+    asked for; it needs labels drawn at random (labelgrad audit, or fit --drawn random).
     Doubtful are labels that model or neighbours speak against, then those of a small margin.
     Corrections (columns file or row, and label) are kept in the run; fit --resume then trains anew
     with them, because a model that has seen a label cannot be judged by it, and keeps the result
@@ -194,7 +214,84 @@ def labels(
     """
     from labelgrad.cli.labels import run_labels
 
-    run_labels(run, above=above, out=out, look=look, look_out=look_out, corrections=corrections)
+    promise = None
+    if wrong_at_most is not None:
+        promise = {
+            "wrong_at_most": share_typed("--wrong-at-most", wrong_at_most),
+            "confidence": share_typed("--confidence", confidence),
+            "on_average": on_average,
+            "rest_by_hand": rest_by_hand,
+        }
+    run_labels(
+        run,
+        above=above,
+        out=out,
+        look=look,
+        look_out=look_out,
+        corrections=corrections,
+        promise=promise,
+    )
+
+
+@app.command(epilog="Example: labelgrad audit runs/pets --rows 60 --out audit.csv")
+def audit(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    rows: Annotated[int | None, typer.Option(help="So many rows, drawn at random.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV to fill in.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the draw; else the run's.")] = None,
+    filled: Annotated[Path | None, typer.Option(help="CSV that is filled in, to take.")] = None,
+    new_classes: Annotated[
+        bool, typer.Option("--new-classes", help="Take labels that are no class of the run.")
+    ] = False,
+) -> None:
+    """Draw rows at random to look at, without what the run thinks; take them back filled in.
+
+    Promises and intervals rest on them. No row is drawn twice. Look at them in their order: who
+    stops has looked at a random part, and who leaves out what is hard has not.
+    """
+    from labelgrad.cli.promises import run_audit
+
+    run_audit(run, rows=rows, out=out, seed=seed, filled=filled, new_classes=new_classes)
+
+
+@app.command(epilog="Example: labelgrad count runs/pets --out shares.csv")
+def count(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    confidence: Annotated[str, typer.Option(help="Of the intervals.")] = "95%",
+    out: Annotated[Path | None, typer.Option(help="CSV for them.")] = None,
+) -> None:
+    """Each class's share of all rows, or the mean of all values, with an interval.
+
+    By labels drawn at random (labelgrad audit, or fit --drawn random) and what the pool says of
+    every row, beside the interval of those labels alone.
+    """
+    from labelgrad.cli.promises import run_count
+
+    run_count(run, confidence=share_typed("--confidence", confidence), out=out)
+
+
+@app.command(epilog="Example: labelgrad more runs/pets --labels 25,50,100")
+def more(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    labels: Annotated[str, typer.Option(help="How many more, by commas.")] = "25,50,100",
+    out: Annotated[Path | None, typer.Option(help="The picture; in the run if not given.")] = None,
+) -> None:
+    """What more labels would buy: the error ahead, with a band, from parts of those there are."""
+    from labelgrad.cli.promises import run_more
+
+    run_more(run, more=counts(labels), out=out)
+
+
+@app.command(epilog="Example: labelgrad suspects runs/pets --most 20 --out look.csv")
+def suspects(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    most: Annotated[int, typer.Option(min=1, help="How many to list.")] = 20,
+    out: Annotated[Path | None, typer.Option(help="CSV to fill in, for corrections.")] = None,
+) -> None:
+    """Given labels that are probably wrong, by what was said of them while they were hidden."""
+    from labelgrad.cli.promises import run_suspects
+
+    run_suspects(run, most=most, out=out)
 
 
 @app.command(epilog="Example: labelgrad compare pets.csv --target kind --methods supervised,lga")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
 from labelgrad.cli.console import say
+from labelgrad.cli.promises import say_promised
 from labelgrad.fitting.corrections import (
     BEFORE,
     FILE,
@@ -38,12 +40,16 @@ def run_labels(
     look: int | None,
     look_out: Path | None,
     corrections: Path | None,
+    promise: dict[str, Any] | None = None,
 ) -> None:
-    """Take corrections, then write and print what was asked for."""
+    """Take corrections, then write and print what was asked for; `promise` is what is promised."""
     console, result = Console(), load(run)
     key = result.predictor.config.key
     for note in [*result.notes, *changed_notes(run)]:
         say(console, note)
+    if promise is not None:
+        say_promised(console, result, out=out, **promise)
+        return
     if corrections is not None:
         say(console, _taken(run, result, corrections))
     if out is not None or (corrections is None and result.predictor.config.classes):

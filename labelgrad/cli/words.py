@@ -94,6 +94,24 @@ def asking() -> Callable[[Any], bool] | bool:
     return lambda download: typer.confirm(f"{download.what}. Fetch it?", default=False)
 
 
+def share_typed(name: str, given: str) -> float:
+    """A part of all, as percent or as a number from 0 to 1; which parts will do, is not said here.
+
+    >>> share_typed("--wrong-at-most", "2%"), share_typed("--confidence", "0.95")
+    (0.02, 0.95)
+    >>> share_typed("--wrong-at-most", "few")
+    Traceback (most recent call last):
+    ValueError: --wrong-at-most must be a share such as 2% or 0.02, got 'few'.
+    """
+    number, percent, rest = given.strip().partition("%")
+    try:
+        if rest:
+            raise ValueError
+        return float(number) / (100 if percent else 1)
+    except ValueError:
+        raise ValueError(f"{name} must be a share such as 2% or 0.02, got {given!r}.") from None
+
+
 def typed() -> str:
     """The command as it was typed, for the record."""
     return shlex.join(["labelgrad", *sys.argv[1:]])

@@ -12,14 +12,19 @@ are not looked at yet, and one without an answer before it is a gap.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from labelgrad.files import write_whole
+from labelgrad.files import csv_bytes, write_whole
+from labelgrad.nearest import did_you_mean
+
+if TYPE_CHECKING:  # the page counts audits without PyTorch
+    from labelgrad.fitting.result import Result
 
 FILE = "audits.jsonl"
 
@@ -125,3 +130,104 @@ class Audits:
 
 def _lines(path: Path) -> list[str]:
     return path.read_text("utf-8").split("\n")[:-1] if path.is_file() else []
+
+
+class Taken(NamedTuple):
+    """What a filled-in audit brought, and where all audits of the run stand."""
+
+    new: int
+    looked_at: int
+    gaps: int
+    open: int
+    new_classes: Sequence[str]
+
+
+def draw_audit(result: Result, rows: int, *, seed: int | None = None) -> Draw:
+    """Draw unlabeled rows of a run at random, none of them twice, and write them down in it.
+
+    Without a `seed` it is that of the run.
+    """
+    names = [row.name for row in result.labels]
+    return Audits(_folder(result)).draw(
+        names, rows, seed=result.summary.plan.seed if seed is None else seed
+    )
+
+
+def save_audit(draw: Draw, key: str, path: str | Path) -> None:
+    """Write the rows of a draw as CSV, with an empty column `label` and nothing of what is thought.
+
+    They are to be looked at in their order.
+    """
+    write_whole(Path(path), csv_bytes([key, "label"], [[name, ""] for name in draw.names]))
+
+
+def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -> Taken:
+    """Take a filled-in audit back; a label that is no class of the run needs `new_classes`.
+
+    An empty label is none yet.
+    """
+    from labelgrad.inputs.base import join_few
+    from labelgrad.inputs.folder import listed_labels
+
+    file, audits, key = Path(path), Audits(_folder(result)), result.predictor.config.key
+    if not file.is_file():
+        raise FileNotFoundError(f"There is no audit {file} to take; labelgrad audit draws one.")
+    filled: dict[str, str] = {}
+    for line, cell, label in listed_labels(file, [key], ["label"]):
+        name = str(PurePosixPath(cell)) if key == "file" else cell
+        if label and filled.setdefault(name, label) != label:
+            raise ValueError(
+                f"{file.name} gives {name!r} two labels: {filled[name]!r}, and {label!r} on line "
+                f"{line}."
+            )
+    if not filled:
+        raise ValueError(f"{file.name} has no label filled in; its column label is for them.")
+    drawn = set(audits.drawn)
+    strange = [name for name in filled if name not in drawn]
+    if strange:
+        known = {example.name for example in result.examples}
+        chosen = "labels of rows somebody chose are corrections, labelgrad labels --corrections"
+        what = chosen if strange[0] in known else "they are not in the data of the run"
+        raise ValueError(
+            f"{file.name} names {len(strange)} rows that were not drawn for an audit: "
+            f"{join_few(strange)}; {what}."
+        )
+    added = _checked_labels(file.name, filled, result.predictor.config.classes, new_classes)
+    new = {name: label for name, label in filled.items() if audits.answers.get(name) != label}
+    if new:
+        audits.answer(new)
+    return Taken(len(new), len(audits.looked_at), len(audits.gaps), len(audits.open), added)
+
+
+def _checked_labels(
+    file: str, filled: Mapping[str, str], classes: Sequence[str], new_classes: bool
+) -> list[str]:
+    """The labels that are no class of the run, if they are wanted; values must be numbers."""
+    from labelgrad.inputs.base import join_few
+
+    if not classes:
+        wrong = [label for label in filled.values() if not _is_finite(label)]
+        if wrong:
+            raise ValueError(f"{file} must have finite numbers as labels, got {join_few(wrong)}.")
+        return []
+    strange = sorted(set(filled.values()) - set(classes))
+    if strange and not new_classes:
+        otherwise = f"the classes are {join_few(classes)}."
+        raise ValueError(
+            f"{file} has {len(strange)} labels that are no class of the run: {join_few(strange)}; "
+            f"--new-classes takes them, and {did_you_mean(strange[0], classes, otherwise)}"
+        )
+    return strange
+
+
+def _is_finite(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False
+
+
+def _folder(result: Result) -> Path:
+    if result.folder is None:
+        raise ValueError("An audit needs a run folder to be kept in; fit with `out`.")
+    return result.folder

@@ -14,10 +14,12 @@ import torch
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress
 from labelgrad.fitting.kept_pool import pack_pool
 from labelgrad.fitting.labels import Imputed, examples_with_neighbours, imputed_labels
+from labelgrad.fitting.more import save_labeled
 from labelgrad.fitting.pooling import NETWORK, Pooled, hear_witnesses
 from labelgrad.fitting.predictor import Config, Predictor
+from labelgrad.fitting.provenance import RANDOM
 from labelgrad.fitting.report import report_data
-from labelgrad.fitting.result import SAID_BY, Counts, Result, Summary
+from labelgrad.fitting.result import FOLD, FOLD_MEANS, SAID_BY, Counts, Result, Summary
 from labelgrad.fitting.student import Student, train_student
 from labelgrad.fitting.verdict import (
     LABELS,
@@ -96,12 +98,15 @@ def finalize(
         curves=trained.curves(),
     )
     arrays = held_out_arrays(trained, pooled, student)
+    if RANDOM in origins:
+        arrays |= fold_arrays(trained, pooled)
     page = render(report_data(dataset, summary, arrays, labels, imputed))
     examples = examples_with_neighbours(
         dataset, imputed, outputs, typical_error, origins=origins, seed=plan.seed
     )
     result = Result(predictor, summary, labels, arrays, page, folder, examples, pooled)
     if folder is not None:
+        save_labeled(folder, pooled.case)
         result.save(folder, packed)
     return result
 
@@ -206,6 +211,26 @@ def held_out_arrays(
     for name, found in said.items():
         arrays[SAID_BY + name] = (trained.in_units(found) if is_value else found).numpy()
     return arrays
+
+
+def fold_arrays(trained: CrossValidation, pooled: Pooled) -> dict[str, Any]:
+    """Which fold hid each hidden label, and what the pool without it says of unlabeled rows.
+
+    That is the mean of each class's probability, or of the values: what counting all rows needs
+    beside the hidden labels.
+    """
+    rows, is_value = trained.unlabeled.numpy(), trained.dataset.task == "regression"
+    numbers = [np.full(len(held), fold) for fold, held in enumerate(pooled.case.folds)]
+    means = []
+    for fold in range(len(pooled.case.folds)):
+        said = torch.from_numpy(pooled.of_fold(fold, rows))
+        means.append(trained.in_units(said[:, :1]) if is_value else said.exp())
+    width = len(trained.dataset.classes) or 1
+    found = [each.mean(0).numpy() for each in means] if len(rows) else []
+    return {
+        FOLD: np.concatenate([*numbers, np.zeros(0, dtype=int)]).astype(int),
+        FOLD_MEANS: np.stack(found) if found else np.zeros((0, width)),
+    }
 
 
 def _imputed(trained: CrossValidation, pooled: Pooled, outputs: torch.Tensor) -> Imputed:

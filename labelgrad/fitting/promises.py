@@ -30,7 +30,6 @@ from labelgrad.fitting.result import SAID_BY, Result
 from labelgrad.fitting.verdict import POOL
 from labelgrad.guarantees.binomial import CONFIDENCE, audits_needed, check_share
 from labelgrad.guarantees.evidence import Evidence, stand_ins
-from labelgrad.inputs.base import join_few
 
 IMPUTED = "imputed"
 
@@ -197,7 +196,7 @@ def known_rows(result: Result) -> KnownRows:
         np.concatenate([np.array(wrong, dtype=bool), missed]),
     )
     if not len(evidence.audited) or not len(sure):
-        raise ValueError(_no_promise(result))
+        raise ValueError(no_random_labels(result, "A promise"))
     gaps = sum(looked_at[name] is None for name in audited)
     drawn = Drawn(len(audited), gaps, len(trained), evidence.mistakes)
     truth = {name: label for name, label in looked_at.items() if label is not None}
@@ -254,15 +253,16 @@ def _handed_back(result: Result, known: KnownRows, surest: NDArray[np.int_]) -> 
     return handed + audited
 
 
-def _no_promise(result: Result) -> str:
+def no_random_labels(result: Result, what: str) -> str:
+    """Why something that needs random labels is not possible, and what to do."""
     if not result.labels:
-        return "A promise is about imputed labels, and this run has none: every row has a label."
+        return f"{what} is about imputed labels, and this run has none: every row has a label."
     came = Counter(str(example.origin) for example in result.examples if example.given is not None)
-    each = join_few([f"{origin} {count}" for origin, count in came.items()])
+    each = ", ".join(f"{count} {origin}" for origin, count in came.items())
     return (
-        f"A promise needs labels drawn at random, and this run has none (they are {each}); draw "
-        f"rows with labelgrad audit, {audits_needed(0.05)} or more, or fit with --drawn random if "
-        f"the labels are a random draw of all rows."
+        f"{what} needs labels drawn at random, and this run has none ({each}); draw rows with "
+        f"labelgrad audit, {audits_needed(0.05)} or more, or fit with --drawn random if the labels "
+        f"are a random draw of all rows."
     )
 
 

@@ -42,6 +42,7 @@ from labelgrad.plain_values import built
 SUMMARY, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
 REPORT, EXAMPLES = "report.html", "examples.csv"
 SAID_BY = "said by "  # before the name, of what somebody said about held-out labels
+FOLD, FOLD_MEANS = "fold", "means by fold"  # of labels drawn at random, and of unlabeled rows
 
 
 @dataclass(frozen=True)

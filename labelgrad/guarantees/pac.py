@@ -11,8 +11,9 @@ turn the hypothesis is
 and it is rejected where so few mistakes as m_k had at most the probability α. The k surest are
 handed back up to the first hypothesis that stands. The first one that is true is rejected with a
 probability of at most α, so no confidence is lost by testing many (fixed sequence testing). The
-second kind is the rule of Candès, Ilyas and Zrnic (2025, arXiv 2506.10908). The first kind begins
-at the smallest k for which an audit without mistakes would do.
+second kind is the rule of Candès, Ilyas and Zrnic (2025, arXiv 2506.10908). The first kind cannot
+begin at k = 1, where nothing is ever rejected. It begins where two mistakes would be allowed if
+that is among the surest rows, else where one would be, else where none is: settled by N, n and ε.
 
 Audited rows are handed back with the labels that a person gave them, which makes it only better.
 Where no hypothesis is rejected, nothing is handed back.
@@ -24,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelgrad.guarantees.binomial import CONFIDENCE, allowed_mistakes, check_share
+
+FORGIVEN, AMONG = 2, 0.4  # mistakes at the beginning, if that is in this share of the rows
 
 
 def allowed_by_rank(
@@ -48,7 +51,8 @@ def allowed_by_rank(
     check_share("confidence", confidence)
     ranks = np.full(rows, rows) if rest_by_hand else np.arange(1, rows + 1)
     limits = np.floor(wrong_at_most * ranks + 1e-9).astype(int)
-    return allowed_mistakes(limits, audited, rows, confidence, most=most)
+    counted = None if most is None else max(most, FORGIVEN)  # the beginning is the same for all
+    return allowed_mistakes(limits, audited, rows, confidence, most=counted)
 
 
 def handed_back(mistakes: NDArray[np.int_], allowed: NDArray[np.int_]) -> NDArray[np.int_]:
@@ -57,10 +61,11 @@ def handed_back(mistakes: NDArray[np.int_], allowed: NDArray[np.int_]) -> NDArra
     >>> handed_back(np.array([[0, 0, 1, 1], [1, 1, 1, 2]]), np.array([-1, 0, 0, 1]))
     array([2, 0])
     """
-    possible = np.flatnonzero(allowed >= 0)
-    if not len(possible):
+    begins = [int(np.argmax(allowed >= c)) for c in range(FORGIVEN + 1) if (allowed >= c).any()]
+    if not begins:
         return np.zeros(mistakes.shape[:-1], dtype=int)
-    first = int(possible[0])
+    early = [begin for begin in begins[1:] if begin <= AMONG * len(allowed)]
+    first = max(early, default=begins[0])
     stands = mistakes[..., first:] > allowed[first:]
     until = np.where(stands.any(-1), stands.argmax(-1), stands.shape[-1])
     return np.where(until > 0, first + until, 0)

@@ -30,6 +30,50 @@ from labelgrad.guarantees.binomial import CONFIDENCE, check_share
 Array = NDArray[np.float64]
 
 
+@dataclass(frozen=True, eq=False)
+class Said:
+    """Predictions of classes, known by the likeliest one and its probability.
+
+    What is left is shared out by how common the others are among the likeliest. Any f will do that
+    has not seen the truth; a good one makes the interval narrower.
+
+    >>> said = Said(np.array([0, 0, 0, 1]), np.array([0.9, 0.9, 0.6, 0.8]), 2)
+    >>> said.of_rows(np.array([0, 3]))
+    array([[0.9, 0.1],
+           [0.2, 0.8]])
+    >>> said.sums
+    array([2.6, 1.4])
+    """
+
+    likeliest: NDArray[np.int_]  # (rows,)
+    sure: Array  # (rows,)
+    classes: int
+
+    @property
+    def _common(self) -> tuple[Array, Array]:
+        """How common each class is, and of each what all others have together."""
+        counts = np.bincount(self.likeliest, minlength=self.classes)
+        common = counts / max(len(self.likeliest), 1)
+        return common, 1 - np.minimum(common, 1 - 1e-9)
+
+    @property
+    def sums(self) -> Array:
+        """The sum over all rows, a number for each class; rows times classes are never held."""
+        common, others = self._common
+        left = np.bincount(self.likeliest, 1 - self.sure, self.classes) / others
+        own = np.bincount(self.likeliest, self.sure, self.classes)
+        found: Array = own + common * (left.sum() - left)
+        return found
+
+    def of_rows(self, rows: NDArray[np.int_]) -> Array:
+        """Of some rows each class."""
+        common, others = self._common
+        likeliest, sure = self.likeliest[rows], self.sure[rows]
+        said: Array = common * ((1 - sure) / others[likeliest])[:, None]
+        said[np.arange(len(rows)), likeliest] = sure
+        return said
+
+
 @dataclass(frozen=True)
 class Interval:
     """An estimate and the interval it probably lies in.
