@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import labelgrad
-from labelgrad.cli.words import asking, listed, names_or_none, shares_typed, typed
+from labelgrad.cli.words import asking, listed, names_or_none, share_typed, shares_typed, typed
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 DATES = "day-first or month-first, if unclear."
@@ -195,6 +195,36 @@ def labels(
     from labelgrad.cli.labels import run_labels
 
     run_labels(run, above=above, out=out, look=look, look_out=look_out, corrections=corrections)
+
+
+@app.command(epilog="Example: labelgrad review runs/pets --port 8765")
+def review(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    data: Annotated[
+        Path | None, typer.Option(help="The run's data, if they are not where they were.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page; 0 is any free.")] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open it in the browser, too.")
+    ] = True,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Begin with random rows, predictions hidden.")
+    ] = False,
+    wrong_at_most: Annotated[
+        str, typer.Option(help="The promise that audits are counted for.")
+    ] = "2%",
+) -> None:
+    """Open a page to work on: look at labels, decide by keyboard, audit, train anew.
+
+    For this machine only, at an address with a secret in it. Every decision is on the disk before
+    the next example is shown. fit --resume, or a button, trains anew with them. It needs the extra
+    `review`: pip install 'labelgrad[review]'.
+    """
+    from labelgrad.cli.review import run_review
+
+    run_review(
+        run, data=data, port=port, browser=browser, audit=audit, at_most=share_typed(wrong_at_most)
+    )
 
 
 @app.command(epilog="Example: labelgrad compare pets.csv --target kind --methods supervised,lga")

@@ -9,7 +9,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from labelgrad.cli.console import say
-from labelgrad.fitting.corrections import BEFORE, FILE, Known, read_corrections, take_corrections
+from labelgrad.fitting.corrections import FILE, Known, kept_corrections, take_corrections
 from labelgrad.fitting.labels import shown
 from labelgrad.fitting.result import Result, load
 from labelgrad.fitting.review import (
@@ -19,6 +19,7 @@ from labelgrad.fitting.review import (
     save_sure_labels,
     sure_labels,
 )
+from labelgrad.fitting.run_files import BEFORE
 
 USUAL = 20  # to look at
 
@@ -66,7 +67,7 @@ def _seen(run: Path, result: Result) -> set[str]:
     """What a person has looked at already."""
     key, classes = result.predictor.config.key, result.predictor.config.classes
     names = {example.name for example in result.examples}
-    return set(read_corrections(run / FILE, Known(key, names, classes)))
+    return set(kept_corrections(run, Known(key, names, classes)))
 
 
 def _table(queue: list[ReviewItem], key: str) -> Table:

@@ -80,6 +80,25 @@ def shares_typed(given: str | None) -> dict[str, float] | None:
     return found
 
 
+def share_typed(given: str) -> float:
+    """A share, in percent or as a part of 1.
+
+    >>> share_typed("2%"), share_typed("0.05")
+    (0.02, 0.05)
+    >>> share_typed("0%")
+    Traceback (most recent call last):
+    ValueError: A share must be above 0 % and below 100 %, such as 2%, got '0%'.
+    """
+    number, percent, rest = given.strip().partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = math.nan
+    if rest.strip() or not 0 < share < 1:
+        raise ValueError(f"A share must be above 0 % and below 100 %, such as 2%, got {given!r}.")
+    return share
+
+
 def _is_positive(number: str) -> bool:
     try:
         return 0 < float(number) < math.inf

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import labelgrad
 from labelgrad.files import csv_bytes, json_bytes, unshared, write_whole
 from labelgrad.fitting.plan import OWN, network
+from labelgrad.fitting.run_files import CONFIG, MODEL
 from labelgrad.inputs.base import Scale
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.training.batches import Examples
@@ -24,7 +25,6 @@ from labelgrad.training.evaluation import predict
 
 FORMAT = 2  # of the folder; another one is refused, not guessed at
 AT_ONCE, MOST = 2**18, 1000  # numbers, which are 1 MB, and examples that are predicted at once
-CONFIG, MODEL = "config.json", "model.safetensors"
 MANY = 20  # classes; a column for each of more is written where it is asked for
 
 

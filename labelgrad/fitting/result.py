@@ -31,14 +31,12 @@ from labelgrad.fitting.labels import (
 from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.pooling import Pooled
 from labelgrad.fitting.predictor import FORMAT, Predictions, Predictor, load_predictor
+from labelgrad.fitting.run_files import EXAMPLES, HELD_OUT, LABELS, METRICS, REPORT, SUMMARY
+from labelgrad.fitting.statements import Statements, read_statements
 from labelgrad.fitting.verdict import Calibration, Verdict, shown_error
 from labelgrad.inputs.base import Encoding
 from labelgrad.inputs.kinds import prepare
 from labelgrad.report.data import Estimate, Judged
-
-SUMMARY, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
-REPORT, EXAMPLES = "report.html", "examples.csv"
-SAID_BY = "said by "  # before the name, of what somebody said about held-out labels
 
 
 @dataclass(frozen=True)
@@ -122,6 +120,7 @@ class Result:
     folder: Path | None = None
     examples: list[Example] = field(default_factory=list)
     pooled: Pooled | None = None  # the witnesses themselves; a loaded run has them no more
+    statements: Statements | None = None  # what each witness says of each row of `labels`
 
     def predict(
         self,
@@ -177,6 +176,8 @@ class Result:
         packed = io.BytesIO()
         np.savez(packed, allow_pickle=False, **self.held_out)
         write_whole(place / HELD_OUT, packed.getvalue())
+        if self.statements is not None:
+            self.statements.save(place)
         write_whole(place / SUMMARY, json_bytes(self.summary.to_json()))
         self.report(place / REPORT)
         self.predictor.save(place)
@@ -213,7 +214,8 @@ def load(folder: str | Path, model: nn.Module | None = None) -> Result:
         page = (place / REPORT).read_text(encoding="utf-8")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"The run folder {place} is damaged ({error}); fit again.") from None
-    return Result(predictor, summary, labels, held_out, page, place, examples)
+    said = read_statements(place)
+    return Result(predictor, summary, labels, held_out, page, place, examples, statements=said)
 
 
 def point_to_json(point: CurvePoint) -> dict[str, Any]:
