@@ -30,7 +30,7 @@ from labelgrad.review.desk import Desk, Refused
 from labelgrad.review.promise import bound, promise_state
 from labelgrad.review.queue import ORDERS, Wanted
 from labelgrad.review.run import NONE, load_run
-from labelgrad.review.server import HEADERS, MOST_BYTES, bound_socket
+from labelgrad.review.server import ASSETS, HEADERS, MOST_BYTES, bound_socket
 from labelgrad.review.training import before_and_after
 from tests.command import labelgrad_here, one_sentence
 from tests.review_runs import HOSTILE, OWN, SCRIPT, SECRET, Client, picture_run, table_run
@@ -392,7 +392,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_says_so(client):
     assert headers.items() >= HEADERS.items()
     assert b"http://" not in page
     assert b"https://" not in page
-    for name in ("page.css", "page.js", "parts.js", "one.js", "grid.js", "picker.js", "icon.svg"):
+    for name in ASSETS:
         status, headers, content = client.get(name)
         assert status == 200
         assert headers["content-security-policy"] == HEADERS["content-security-policy"]

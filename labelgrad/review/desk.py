@@ -21,6 +21,7 @@ from labelgrad.review.training import Training, source_of_run
 
 MOST_ROWS = 500  # of one page, or one decision about a page
 GLANCE, FEW_CELLS = 240, 6  # characters of a text and cells of a row, where many are shown
+LONG = 90  # characters of a cell that is read as a text
 NEWEST = 10  # decisions that are listed to be changed
 HOW = ("accept", "choose", "page", AUDIT)
 
@@ -157,7 +158,8 @@ class Desk:
             return [("", look.text[:GLANCE])]
         if not look.cells:
             return [("", self.run.names[row])]
-        return [(column, cell[:GLANCE]) for column, cell in look.cells[:FEW_CELLS]]
+        texts_first = sorted(look.cells, key=lambda pair: len(pair[1]) <= LONG)
+        return [(column, cell[:GLANCE]) for column, cell in texts_first[:FEW_CELLS]]
 
     def _cell(self, row: int) -> list[Any]:
         """Place, name, label, probability, and the decision that stands: as little as will do."""

@@ -2,6 +2,7 @@
 import { ask, byId, count, el, named, percent, picture, shownLabel } from "./parts.js";
 
 const CELLS = 60;
+const LONG = 90; // characters of a cell that is read as a text
 
 export class Grid {
   constructor(page) {
@@ -48,7 +49,7 @@ export class Grid {
     byId("sheet").replaceChildren(...this.rows.map((one, place) => el(
       "li", {},
       el("button", { type: "button", "data-place": place, title: one.name, "aria-pressed": "true", tabindex: "-1", onclick: () => this.toggle(place) },
-        one.look === null ? picture(one.row, 192, one.name) : el("span", { class: "row", dir: "auto" }, ...one.look.flatMap(([column, cell]) => [column ? el("small", {}, named(column)) : null, named(cell), " "])),
+        one.look === null ? picture(one.row, 192, one.name) : el("span", { class: "row", dir: "auto" }, ...one.look.map(([column, cell]) => (cell.length > LONG ? el("span", { class: "long" }, named(cell)) : el("span", {}, column ? el("small", {}, named(column)) : null, named(cell || "–"))))),
         el("span", { class: "cell-said" }, named(filter.label === null ? shownLabel(one.label) : one.name), el("span", { class: "figure" }, percent(one.part)))),
     )));
     byId("nothing").hidden = this.rows.length > 0;

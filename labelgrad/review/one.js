@@ -179,7 +179,7 @@ export class One {
   drawNear(one) {
     const near = one.near ?? [];
     const items = near.map(([row, name, label]) => el(
-      "li", { title: name }, one.picture ? picture(row, 192, name) : el("span", { class: "how" }, `${this.page.facts.key} `, named(name)), el("span", { class: "near-label" }, named(shownLabel(label))),
+      "li", { title: name }, el("button", { type: "button", onclick: () => this.page.edit(row) }, one.picture ? picture(row, 192, name) : el("span", { class: "how" }, `${this.page.facts.key} `, named(name)), el("span", { class: "near-label" }, named(shownLabel(label)))),
     ));
     byId("near").replaceChildren(...(items.length ? [el("h2", {}, "Most alike of the labeled"), el("ul", { class: one.picture ? "pictures" : "names" }, ...items)] : []));
   }

@@ -128,6 +128,7 @@ class Page {
     byId("title").textContent = facts.title;
     byId("class-part").hidden = byId("sure-part").hidden = facts.task === "regression";
     byId("expected-part").hidden = byId("promise-part").hidden = facts.task === "regression";
+    document.querySelector("button[data-mode=audit]").hidden = facts.task === "regression";
     this.drawFilter();
     if (facts.problem) this.say(facts.problem, true);
     else if (facts.interrupted) this.say("A training anew was not finished. This is the result before it; Train anew goes on.", true);
@@ -178,7 +179,7 @@ class Page {
         pictures ? picture(one.row, 96, one.name) : null,
         el("span", { class: "file" }, named(one.name)), el("b", {}, named(shownLabel(one.label))),
         one.said !== undefined && one.said !== null && one.said !== one.label ? el("s", {}, named(shownLabel(one.said))) : null,
-        one.how === "audit" ? el("small", {}, "audit") : one.by !== this.me ? el("small", {}, "another") : null),
+        one.how === "audit" ? el("small", {}, "audit") : one.by !== this.me ? el("small", {}, "other page") : null),
       el("button", { type: "button", class: "undo", "aria-label": `Take back ${one.name}`, title: "Take back", onclick: () => this.doing(() => this.takeBack([{ row: one.row, seen: one.number }])) }, "×"),
     )));
     if (!newest.length) byId("newest").replaceChildren(el("li", { class: "how" }, "None yet. The last ten stand here, to be changed or taken back."));
@@ -254,7 +255,7 @@ class Page {
     const mine = {
       "/": () => byId("search").select(),
       g: () => this.doing(() => this.enter(this.mode === "grid" ? "one" : "grid")),
-      a: () => this.doing(() => this.enter(this.mode === "audit" ? "one" : "audit")),
+      a: () => this.facts.task !== "regression" && this.doing(() => this.enter(this.mode === "audit" ? "one" : "audit")),
       "?": () => byId("help").showModal(),
       Backspace: () => this.back(),
     }[key];

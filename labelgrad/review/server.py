@@ -21,8 +21,11 @@ LOOPBACK = "127.0.0.1"
 MOST_BYTES = 2**18  # of a request; a page of decisions is a tenth of it
 LISTS = ("decisions", "entries")  # what a request may have one of
 SCRIPT = "text/javascript; charset=utf-8"
-ASSETS = {"page.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"} | dict.fromkeys(
-    ("page.js", "parts.js", "one.js", "grid.js", "picker.js"), SCRIPT
+REPORT, FAMILY = HERE.parent / "report", "family.css"  # how both pages look
+ASSETS = (
+    dict.fromkeys((FAMILY, "page.css"), "text/css; charset=utf-8")
+    | dict.fromkeys(("page.js", "parts.js", "one.js", "grid.js", "picker.js"), SCRIPT)
+    | {"icon.svg": "image/svg+xml"}
 )
 OWN = ""  # the origin of a request that does not say one
 SIDES = (96, 192, 1024)  # of pictures, in pixels
@@ -54,7 +57,7 @@ def make_app(desk: Desk, secret: str, port: int) -> App:
     from starlette.routing import Route
 
     def asset(name: str, kind: str) -> Callable[[Request], Response]:
-        content = (HERE / name).read_bytes()
+        content = ((REPORT if name == FAMILY else HERE) / name).read_bytes()
         return lambda request: Response(content, media_type=kind)
 
     def facts(request: Request) -> Response:
