@@ -14,12 +14,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+
+if TYPE_CHECKING:  # PyTorch takes 200 MB, and small files do without it
+    from torch import Tensor
 
 
 @contextmanager
@@ -152,12 +152,15 @@ def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:
     """Put tensors, and values that JSON can hold, where there is all of them or nothing.
 
+    >>> import torch
     >>> from tempfile import mkdtemp
     >>> path = Path(mkdtemp()) / "new" / "weights.safetensors"
     >>> write_tensors(path, {"w": torch.ones(2)}, {"step": 5})
     >>> read_tensors(path)
     ({'w': tensor([1., 1.])}, {'step': 5})
     """
+    from safetensors.torch import save_file
+
     separate, text = unshared(tensors), json.dumps(info)
     try:
         with replacing(path) as half:
@@ -187,11 +190,14 @@ def digest_of(content: bytes) -> str:
 def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
     """A short name for this content and no other.
 
+    >>> import torch
     >>> digest({"w": torch.ones(2)}) == digest({"w": torch.ones(2)})
     True
     >>> digest({"w": torch.ones(2)}) == digest({"w": torch.ones(2, 1)})
     False
     """
+    import torch
+
     content = hashlib.blake2b(text.encode(), digest_size=16)
     for name, value in sorted(tensors.items()):
         content.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())

@@ -285,7 +285,7 @@ def test_commands_say_it_and_write_it(tmp_path, said):
     )
     assert "at most 5 % of them are wrong, with 95 % confidence (200 random audits" in text
     assert (tmp_path / "l.csv").read_text().startswith("file,label,probability,origin\n")
-    with pytest.raises(ValueError, match="Nothing can be handed back with at most 0.5 % wrong"):
+    with pytest.raises(ValueError, match=r"Nothing can be handed back with at most 0\.5 % wrong"):
         said(
             run,
             run_labels,

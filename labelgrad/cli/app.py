@@ -294,6 +294,41 @@ def suspects(
     run_suspects(run, most=most, out=out)
 
 
+@app.command(epilog="Example: labelgrad review runs/pets --port 8765")
+def review(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
+    data: Annotated[
+        Path | None, typer.Option(help="The run's data, if they are not where they were.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page; 0 is any free.")] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open it in the browser, too.")
+    ] = True,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Begin with random rows, predictions hidden.")
+    ] = False,
+    wrong_at_most: Annotated[
+        str, typer.Option(help="The promise that audits are counted for.")
+    ] = "2%",
+) -> None:
+    """Open a page to work on: look at labels, decide by keyboard, audit, train anew.
+
+    For this machine only, at an address with a secret in it. Every decision is on the disk before
+    the next example is shown. fit --resume, or a button, trains anew with them. It needs the extra
+    `review`: pip install 'labelgrad[review]'.
+    """
+    from labelgrad.cli.review import run_review
+
+    run_review(
+        run,
+        data=data,
+        port=port,
+        browser=browser,
+        audit=audit,
+        at_most=share_typed("--wrong-at-most", wrong_at_most),
+    )
+
+
 @app.command(epilog="Example: labelgrad compare pets.csv --target kind --methods supervised,lga")
 def compare(
     data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],

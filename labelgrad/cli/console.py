@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from math import isnan
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -25,8 +25,9 @@ from rich.progress import (
 )
 from rich.progress import Progress as RichProgress
 
-from labelgrad.training.parallel import PAUSE, Progress, Settings, Work, finish_all
-from labelgrad.training.results import Results
+if TYPE_CHECKING:  # PyTorch comes with them, and not every command needs it
+    from labelgrad.training.parallel import Progress, Settings, Work
+    from labelgrad.training.results import Results
 
 Update = Callable[[str, int, int, float], None]  # a name, steps done and in all, the loss
 FEW = 12  # pieces of work that can each have a line of their own
@@ -50,6 +51,8 @@ def progress(console: Console, *, every: float = 10.0) -> Progress:
 
 def now_and_then(update: Update) -> Update:
     """Pass on what is told of a name ten times a second, and its end: a step may take no longer."""
+    from labelgrad.training.parallel import PAUSE
+
     last: dict[str, float] = {}
 
     def heard(name: str, done: int, total: int, loss: float) -> None:
@@ -102,6 +105,8 @@ def add_missing(
     The command that does is written down before. How far it has come is `shown` step by step, if
     nothing else is said.
     """
+    from labelgrad.training.parallel import finish_all
+
     if not jobs:
         return
     results.begin(command)

@@ -18,7 +18,8 @@ from labelgrad.cli.console import Update, begun_when_needed, say
 from labelgrad.fitting.fit import fit
 from labelgrad.fitting.kept_pool import POOL, has_pool
 from labelgrad.fitting.report import confident
-from labelgrad.fitting.result import LABELS, REPORT, Result, Summary
+from labelgrad.fitting.result import Result, Summary
+from labelgrad.fitting.run_files import LABELS, REPORT
 from labelgrad.fitting.verdict import shown_error
 from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.training.parallel import Progress

@@ -12,11 +12,10 @@ from rich.text import Text
 from labelgrad.cli.console import say
 from labelgrad.cli.promises import say_promised
 from labelgrad.fitting.corrections import (
-    BEFORE,
     FILE,
     Known,
     changed_notes,
-    read_corrections,
+    kept_corrections,
     take_corrections,
 )
 from labelgrad.fitting.labels import shown
@@ -28,6 +27,7 @@ from labelgrad.fitting.review import (
     save_sure_labels,
     sure_labels,
 )
+from labelgrad.fitting.run_files import BEFORE
 
 USUAL = 20  # to look at
 
@@ -81,7 +81,7 @@ def _seen(run: Path, result: Result) -> set[str]:
     """What a person has looked at already."""
     key, classes = result.predictor.config.key, result.predictor.config.classes
     names = {example.name for example in result.examples}
-    return set(read_corrections(run / FILE, Known(key, names, classes)))
+    return set(kept_corrections(run, Known(key, names, classes)))
 
 
 def _table(queue: list[ReviewItem], key: str) -> Table:

@@ -13,13 +13,20 @@ import torch
 
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress
 from labelgrad.fitting.kept_pool import pack_pool
-from labelgrad.fitting.labels import Imputed, examples_with_neighbours, imputed_labels
+from labelgrad.fitting.labels import (
+    Imputed,
+    examples_with_neighbours,
+    imputed_labels,
+    nearest_labeled,
+)
 from labelgrad.fitting.more import save_labeled
 from labelgrad.fitting.pooling import NETWORK, Pooled, hear_witnesses
 from labelgrad.fitting.predictor import Config, Predictor
 from labelgrad.fitting.provenance import RANDOM
 from labelgrad.fitting.report import report_data
-from labelgrad.fitting.result import FOLD, FOLD_MEANS, SAID_BY, Counts, Result, Summary
+from labelgrad.fitting.result import Counts, Result, Summary
+from labelgrad.fitting.run_files import FOLD, FOLD_MEANS, SAID_BY
+from labelgrad.fitting.statements import Statements, of_classes, of_values
 from labelgrad.fitting.student import Student, train_student
 from labelgrad.fitting.verdict import (
     LABELS,
@@ -33,7 +40,7 @@ from labelgrad.fitting.verdict import (
     judge,
 )
 from labelgrad.report.page import render
-from labelgrad.witnesses.base import Witness
+from labelgrad.witnesses.base import Array, Witness
 
 
 def finalize(
@@ -72,7 +79,8 @@ def finalize(
     predictor = predictor_of(trained, pooled, student, verdict, calibration)
     packed = pack_pool(pooled, predictor.config) if keep_pool else None
     outputs = predictor(dataset.x)  # all at once, as `predict` would do it
-    imputed = _imputed(trained, pooled, outputs)
+    said_by_each = pooled.said_of_rows(trained.unlabeled.numpy())
+    imputed = _imputed(trained, pooled, said_by_each, outputs)
     judged = verdict.row(verdict.judged).error
     typical_error = trained.spread if judged is None else judged.value
     labels = imputed_labels(dataset, imputed, typical_error)
@@ -104,7 +112,8 @@ def finalize(
     examples = examples_with_neighbours(
         dataset, imputed, outputs, typical_error, origins=origins, seed=plan.seed
     )
-    result = Result(predictor, summary, labels, arrays, page, folder, examples, pooled)
+    statements = _statements(trained, said_by_each, imputed, outputs)
+    result = Result(predictor, summary, labels, arrays, page, folder, examples, pooled, statements)
     if folder is not None:
         save_labeled(folder, pooled.case)
         result.save(folder, packed)
@@ -233,13 +242,31 @@ def fold_arrays(trained: CrossValidation, pooled: Pooled) -> dict[str, Any]:
     }
 
 
-def _imputed(trained: CrossValidation, pooled: Pooled, outputs: torch.Tensor) -> Imputed:
+def _statements(
+    trained: CrossValidation,
+    said_by_each: dict[str, Array],
+    imputed: Imputed,
+    outputs: torch.Tensor,
+) -> Statements:
+    """What each witness says of the unlabeled rows, and the labeled ones most like them."""
+    near = nearest_labeled(trained.dataset, outputs).numpy()
+    if trained.dataset.task == "regression":
+        return of_values(said_by_each, trained.mean, trained.spread, near)
+    return of_classes(said_by_each, imputed.labels.numpy(), near)
+
+
+def _imputed(
+    trained: CrossValidation,
+    pooled: Pooled,
+    said_by_each: dict[str, Array],
+    outputs: torch.Tensor,
+) -> Imputed:
     """The pool's labels of the unlabeled rows, beside the kept model's."""
     said, table = outputs[trained.unlabeled], trained.label_table(trained.methods[-1])
     visits: Sequence[int | None] = [None] * len(said)
     if table is not None:
         visits = table.visits().tolist()
-    found = torch.from_numpy(pooled.of_rows(trained.unlabeled.numpy()))
+    found = torch.from_numpy(pooled.pool.combined(said_by_each))
     if trained.dataset.task == "regression":
         return Imputed(trained.in_units(found[:, 0]), said, visits)
     return Imputed(found.exp(), said, visits)

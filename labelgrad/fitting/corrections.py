@@ -1,5 +1,8 @@
 """Labels that a person gives after a look: checked, kept in the run folder, put into the data.
 
+They come as a file, kept as `corrections.csv`, or one by one from the page (`decisions`). Of one
+example the newest counts.
+
 A run that has new ones begins anew, its last result set aside. Networks that go on from the old
 weights would have seen the labels that now judge them, so all trainings begin at their first step.
 The folder is never a mixture: the old model leaves it first, and until the new plan is written
@@ -19,11 +22,14 @@ from typing import NamedTuple
 
 from labelgrad.files import csv_bytes, write_whole
 from labelgrad.fitting.audits import FILE as AUDITS
+from labelgrad.fitting.decisions import FILE as DECISIONS
+from labelgrad.fitting.decisions import Decision, Decisions
 from labelgrad.fitting.plan import FILE as PLAN
 from labelgrad.fitting.plan import Plan, begun_with, save_plan, usable_method
-from labelgrad.fitting.predictor import CONFIG
 from labelgrad.fitting.result import Result
+from labelgrad.fitting.run_files import BEFORE, CONFIG, HALF
 from labelgrad.fitting.run_folder import LOCK, in_use, known_digests, write_files
+from labelgrad.fitting.source import FILE as SOURCE
 from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.inputs.cells import number
 from labelgrad.inputs.folder import listed_labels
@@ -32,8 +38,6 @@ from labelgrad.nearest import did_you_mean
 
 FILE = "corrections.csv"
 CHECKPOINT = "checkpoint"  # where the trainings of a run keep their state
-BEFORE = "before-corrections"
-HALF = f".{BEFORE}.partial"
 Corrections = dict[str, str]  # the label of each name
 
 
@@ -64,14 +68,27 @@ def take_corrections(result: Result, path: str | Path) -> Taken:
     key, classes = result.predictor.config.key, result.predictor.config.classes
     given = {example.name: example.given for example in result.examples}
     known = Known(key, given.keys(), classes)
-    kept = read_corrections(result.folder / FILE, known)
+    kept = kept_corrections(result.folder, known)
     found = read_corrections(Path(path), known, must_be=True)
     new = {n: label for n, label in found.items() if _is_news(label, kept.get(n), given[n])}
     if new:
-        merged = sorted((kept | new).items())
+        merged = sorted((read_corrections(result.folder / FILE, known) | new).items())
         with in_use(result.folder):
             write_files(result.folder, {FILE: csv_bytes([key, "label"], merged)})
+        decided = Decisions(result.folder / DECISIONS)
+        later = [Decision(n, label, "csv") for n, label in new.items() if decided.standing(n)]
+        if later:  # else what was decided on the page would count, though it is older
+            decided.add(later)
     return Taken(len(new), len(kept | new))
+
+
+def kept_corrections(folder: Path, known: Known) -> Corrections:
+    """All corrections of a run folder, from files and from the page."""
+    path = folder / DECISIONS
+    decided = {name: _cell(label) for name, label in Decisions(path).labels().items()}
+    _check_names(path, decided, known)
+    _check_labels(path, list(decided.values()), known.classes)
+    return read_corrections(folder / FILE, known) | decided
 
 
 def read_corrections(path: Path, known: Known, *, must_be: bool = False) -> Corrections:
@@ -90,12 +107,7 @@ def read_corrections(path: Path, known: Known, *, must_be: bool = False) -> Corr
                 f"{path.name} gives {name!r} two labels: {found[name]!r}, and {label!r} on line "
                 f"{line}."
             )
-    strange = [name for name in found if name not in known.names]
-    if strange:
-        raise ValueError(
-            f"{path.name} names {len(strange)} examples that are not in the data: "
-            f"{join_few(strange)}."
-        )
+    _check_names(path, found, known)
     _check_labels(path, list(found.values()), known.classes)
     return found
 
@@ -110,13 +122,13 @@ def corrected(dataset: Dataset, folder: Path) -> Dataset:
         y[place[name]] = dataset.classes.index(label) if dataset.classes else float(label)
     replaced = sum(bool(dataset.labeled[place[name]]) for name in found)
     note = (
-        f"{len(found)} labels are those of {FILE} in the run folder, {replaced} of them in place "
-        f"of labels in the data; what is said of few or uneven labels is without them."
+        f"{len(found)} labels are {_where(folder)} in the run folder, {replaced} of them in "
+        f"place of labels in the data; what is said of few or uneven labels is without them."
     )
     changed = replace(dataset, y=y, notes=[*dataset.notes, note, *changed_notes(folder)])
     if len(y[changed.labeled].unique()) < 2:
         raise ValueError(
-            f"With the corrections in {FILE} every label is the same, and there is nothing to "
+            f"With the corrections in {folder} every label is the same, and there is nothing to "
             f"learn; correct some of them again."
         )
     return changed
@@ -125,7 +137,12 @@ def corrected(dataset: Dataset, folder: Path) -> Dataset:
 def folder_corrections(dataset: Dataset, folder: Path) -> Corrections:
     """The corrections that are kept in a run folder, checked against the data."""
     known = Known(kind_named(dataset.kind).key, set(dataset.names), dataset.classes)
-    return read_corrections(folder / FILE, known)
+    return kept_corrections(folder, known)
+
+
+def has_corrections(folder: Path) -> bool:
+    """Whether a run folder has any, from files or from the page."""
+    return (folder / FILE).is_file() or (folder / DECISIONS).is_file()
 
 
 def changed_notes(folder: Path) -> list[str]:
@@ -166,7 +183,7 @@ def _set_aside(folder: Path) -> None:
     """Move the old result away, the config first: without it there is no finished run."""
     aside = folder / HALF
     aside.mkdir(exist_ok=True)
-    stay = {PLAN, FILE, AUDITS, CHECKPOINT, BEFORE, HALF, LOCK}
+    stay = {PLAN, FILE, AUDITS, DECISIONS, SOURCE, CHECKPOINT, BEFORE, HALF, LOCK}
     found = sorted(folder.iterdir(), key=lambda path: (path.name != CONFIG, path.name))
     for path in found:
         if path.name not in stay:
@@ -174,6 +191,24 @@ def _set_aside(folder: Path) -> None:
     write_whole(aside / PLAN, (folder / PLAN).read_bytes())
     if (folder / CHECKPOINT).exists():
         shutil.rmtree(folder / CHECKPOINT)
+
+
+def _where(folder: Path) -> str:
+    found = [name for name in (FILE, DECISIONS) if (folder / name).is_file()]
+    return f"those of {' and '.join(found)}"
+
+
+def _cell(label: str | float) -> str:
+    return label if isinstance(label, str) else repr(float(label))
+
+
+def _check_names(path: Path, found: Collection[str], known: Known) -> None:
+    strange = [name for name in found if name not in known.names]
+    if strange:
+        raise ValueError(
+            f"{path.name} names {len(strange)} examples that are not in the data: "
+            f"{join_few(strange)}."
+        )
 
 
 def _check_labels(path: Path, labels: Sequence[str], classes: Sequence[str]) -> None:

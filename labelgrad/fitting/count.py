@@ -21,7 +21,8 @@ from labelgrad.fitting.audits import Audits
 from labelgrad.fitting.labels import Example
 from labelgrad.fitting.promises import no_random_labels
 from labelgrad.fitting.provenance import RANDOM
-from labelgrad.fitting.result import FOLD, FOLD_MEANS, SAID_BY, Result
+from labelgrad.fitting.result import Result
+from labelgrad.fitting.run_files import FOLD, FOLD_MEANS, SAID_BY
 from labelgrad.fitting.verdict import POOL
 from labelgrad.guarantees.binomial import CONFIDENCE
 from labelgrad.guarantees.ppi import (

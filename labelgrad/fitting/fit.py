@@ -25,8 +25,12 @@ from labelgrad.encoders.hub import Allow
 from labelgrad.files import partial_path
 from labelgrad.fitting.audits import Audits
 from labelgrad.fitting.conclusion import finalize
-from labelgrad.fitting.corrections import CHECKPOINT, corrected, restart_if_corrected
-from labelgrad.fitting.corrections import FILE as CORRECTIONS
+from labelgrad.fitting.corrections import (
+    CHECKPOINT,
+    corrected,
+    has_corrections,
+    restart_if_corrected,
+)
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress, Record, train_shares
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
 from labelgrad.fitting.plan import (
@@ -43,6 +47,7 @@ from labelgrad.fitting.pooling import NETWORK
 from labelgrad.fitting.provenance import check_drawn, origins
 from labelgrad.fitting.result import Result
 from labelgrad.fitting.run_folder import LOCK, check_not_in_use, in_use
+from labelgrad.fitting.source import source_of
 from labelgrad.fitting.verdict import POOL, STUDENT
 from labelgrad.inputs.base import Dataset, Encoding, join_few
 from labelgrad.inputs.kinds import read
@@ -175,7 +180,7 @@ def fit(
     else:
         given = data
     dataset = given
-    if folder is not None and (folder / CORRECTIONS).is_file():
+    if folder is not None and has_corrections(folder):
         dataset = corrected(given, folder)
     if on_data is not None:
         on_data(dataset)
@@ -199,6 +204,14 @@ def fit(
         wanted = checked_shares(dataset, shares)
         if folder is not None and not (folder / FILE).exists():  # all that was asked for will do
             save_plan(folder, plan, given)
+        if folder is not None:
+            read_as = {"target": target, "task": task, "size": size, "strict": strict}
+            source_of(
+                data,
+                {"labels": labels, "opinions": opinions},
+                read_as | {"shares": shares and dict(shares), "device": device},
+                [name for name, one in (("model", own), ("estimators", estimators)) if one],
+            ).save(folder)
         place = None if folder is None else folder / CHECKPOINT
         trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
         name = str(data) if isinstance(data, str | Path) else dataset.kind

@@ -138,6 +138,13 @@ def examples_with_neighbours(
     return rows
 
 
+def nearest_labeled(dataset: Dataset, outputs: Tensor) -> Tensor:
+    """For each unlabeled example the few labeled ones most like it, as rows of the dataset."""
+    points = kind_named(dataset.kind).near(dataset.x, outputs)
+    labeled = dataset.labeled
+    return nearest(points, (~labeled).nonzero().squeeze(1), labeled.nonzero().squeeze(1))
+
+
 def nearest(points: Tensor, rows: Tensor, others: Tensor) -> Tensor:
     """For each of `rows` the few of `others` whose points are nearest, itself left out.
 

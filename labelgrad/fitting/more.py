@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from labelgrad.files import read_tensors, write_tensors
-from labelgrad.fitting.result import SAID_BY, Result
+from labelgrad.fitting.result import Result
+from labelgrad.fitting.run_files import SAID_BY
 from labelgrad.fitting.verdict import POOL
 from labelgrad.guarantees.learning_curve import (
     CurveAhead,

@@ -70,7 +70,11 @@ class Pooled:
 
     def of_rows(self, rows: Array) -> Array:
         """What the pool says of rows of the data: log-probabilities, or means and spreads."""
-        return self.pool.combined({t.name: t.opinion.of_rows(rows) for t in self.heard})
+        return self.pool.combined(self.said_of_rows(rows))
+
+    def said_of_rows(self, rows: Array) -> dict[str, Array]:
+        """What each witness says of rows of the data, by its name."""
+        return {t.name: t.opinion.of_rows(rows) for t in self.heard}
 
     def of_new(self, x: Tensor) -> Array:
         """What the pool says of other examples, as they were read."""

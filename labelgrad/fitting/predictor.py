@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import labelgrad
 from labelgrad.files import csv_bytes, json_bytes, read_json, unshared, write_whole
 from labelgrad.fitting.plan import OWN, check_layers, network
+from labelgrad.fitting.run_files import CONFIG, MODEL
 from labelgrad.fitting.run_folder import AGAIN, DIGESTS, Digests, read_digests
 from labelgrad.inputs.base import Scale, join_few
 from labelgrad.inputs.kept import check_preprocessing
@@ -27,7 +28,6 @@ from labelgrad.training.evaluation import predict
 
 FORMAT = 3  # of the folder; another one is refused, not guessed at
 AT_ONCE, MOST = 2**18, 1000  # numbers, which are 1 MB, and examples that are predicted at once
-CONFIG, MODEL = "config.json", "model.safetensors"
 MOST_OF_CONFIG = 2**28  # bytes
 MANY = 20  # classes; a column for each of more is written where it is asked for
 

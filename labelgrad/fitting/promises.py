@@ -26,7 +26,8 @@ from labelgrad.files import csv_bytes, write_whole
 from labelgrad.fitting.audits import Audits
 from labelgrad.fitting.labels import Label
 from labelgrad.fitting.provenance import AUDIT, RANDOM
-from labelgrad.fitting.result import SAID_BY, Result
+from labelgrad.fitting.result import Result
+from labelgrad.fitting.run_files import SAID_BY
 from labelgrad.fitting.verdict import POOL
 from labelgrad.guarantees.binomial import CONFIDENCE, audits_needed, check_share
 from labelgrad.guarantees.evidence import Evidence, stand_ins

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from labelgrad.fitting.cross_validation import CurvePoint
 from labelgrad.fitting.labels import Imputed, ImputedLabel, shown
-from labelgrad.fitting.result import SAID_BY, Summary
+from labelgrad.fitting.result import Summary
+from labelgrad.fitting.run_files import SAID_BY
 from labelgrad.fitting.verdict import BASELINE, LEVEL, Verdict, calibrated
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named

@@ -31,18 +31,25 @@ from labelgrad.fitting.labels import (
 )
 from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.pooling import Pooled
-from labelgrad.fitting.predictor import CONFIG, FORMAT, Predictions, Predictor, load_predictor
+from labelgrad.fitting.predictor import FORMAT, Predictions, Predictor, load_predictor
+from labelgrad.fitting.run_files import (
+    CONFIG,
+    EXAMPLES,
+    HELD_OUT,
+    LABELS,
+    METRICS,
+    REPORT,
+    SAID_BY,
+    SUMMARY,
+)
 from labelgrad.fitting.run_folder import AGAIN, read_digests, write_files
+from labelgrad.fitting.statements import FILE as STATEMENTS
+from labelgrad.fitting.statements import Statements, read_statements
 from labelgrad.fitting.verdict import Calibration, Verdict, shown_error
 from labelgrad.inputs.arrays import unpacked
 from labelgrad.inputs.base import Encoding, join_few
 from labelgrad.inputs.kinds import prepare
 from labelgrad.plain_values import built
-
-SUMMARY, LABELS, HELD_OUT, METRICS = "result.json", "labels.csv", "held_out.npz", "metrics.jsonl"
-REPORT, EXAMPLES = "report.html", "examples.csv"
-SAID_BY = "said by "  # before the name, of what somebody said about held-out labels
-FOLD, FOLD_MEANS = "fold", "means by fold"  # of labels drawn at random, and of unlabeled rows
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,7 @@ class Result:
     folder: Path | None = None
     examples: list[Example] = field(default_factory=list)
     pooled: Pooled | None = None  # the witnesses themselves; a loaded run has them no more
+    statements: Statements | None = None  # what each witness says of each row of `labels`
     notes: Sequence[str] = ()  # of a loaded run: what was changed in its folder since
 
     def predict(
@@ -177,6 +185,8 @@ class Result:
             SUMMARY: json_bytes(self.summary.to_json()),
             REPORT: self.page.encode(),
         }
+        if self.statements is not None:
+            contents[STATEMENTS] = self.statements.content()
         write_files(place, contents | (pool.contents() if pool else {}))
         if pool is not None:
             pool.tidy(place)
@@ -231,7 +241,10 @@ def load(folder: str | Path, model: nn.Module | None = None) -> Result:
         what = "was changed after the run and cannot be used" if changed else "cannot be used"
         raise ValueError(f"{place / LABELS} {what} ({error}); put it back, or {AGAIN}.") from None
     notes = [f"{LABELS} was changed after the run."] if changed else []
-    return Result(predictor, summary, labels, held_out, page, place, examples, notes=notes)
+    said = read_statements(digests)
+    return Result(
+        predictor, summary, labels, held_out, page, place, examples, statements=said, notes=notes
+    )
 
 
 def read_held_out(content: bytes, width: int) -> dict[str, NDArray[Any]]:

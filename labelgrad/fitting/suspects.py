@@ -10,7 +10,8 @@ import numpy as np
 
 from labelgrad.files import csv_bytes, write_whole
 from labelgrad.fitting.labels import Label, shown
-from labelgrad.fitting.result import SAID_BY, Result
+from labelgrad.fitting.result import Result
+from labelgrad.fitting.run_files import SAID_BY
 from labelgrad.fitting.verdict import POOL, STUDENT
 from labelgrad.guarantees.suspects import rank_suspects
 

@@ -77,6 +77,15 @@ def load_picture(path: Path, size: int) -> Pixels:
     return np.asarray(square).transpose(2, 0, 1)
 
 
+def whole_picture(path: Path, largest: int) -> Image.Image:
+    """One picture for a person to look at: upright, in colour, no side above `largest` pixels."""
+    with _quiet(), Image.open(path, formats=_formats()) as opened:
+        opened.draft(None, (2 * largest, 2 * largest))
+        image = _eight_bits(ImageOps.exif_transpose(opened))
+    image.thumbnail((largest, largest))
+    return image
+
+
 @cache
 def _formats() -> list[str]:
     Image.init()

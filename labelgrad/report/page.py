@@ -57,7 +57,9 @@ def render(data: ReportData) -> str:
     >>> "<b>pets</b>" in page, "&lt;b&gt;pets&lt;/b&gt;.csv" in page
     (False, True)
     """
-    style, script = ((HERE / f"page.{ending}").read_text("utf-8") for ending in ("css", "js"))
+    files = ("family.css", "page.css", "page.js")
+    family, own, script = ((HERE / name).read_text("utf-8") for name in files)
+    style = family + own
     form = percent if data.task == "classification" else number
     return (
         _environment()
