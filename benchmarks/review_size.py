@@ -67,7 +67,7 @@ def write_run(folder: Path, examples: int, classes: int, *, labeled: int = 2000)
     statements = type(parts[0])(WITNESSES, **joined)
     held_out = io.BytesIO()
     np.savez(held_out, rows=np.zeros(0, int), y=np.zeros(0, int))
-    config = {"model": "0" * 32, "kind": "arrays", "task": "classification", "classes": names}
+    config = {"kind": "arrays", "task": "classification", "classes": names}
     contents = {
         LABELS: labels_csv(rows, "row"),
         EXAMPLES: examples_csv(shown, "row"),

@@ -25,6 +25,7 @@ from labelgrad.fitting.corrections import (
     take_corrections,
 )
 from labelgrad.fitting.decisions import AUDIT, FILE, Decision, Decisions
+from labelgrad.fitting.run_folder import write_files
 from labelgrad.inputs.kinds import read
 from labelgrad.review.desk import Desk, Refused
 from labelgrad.review.promise import bound, promise_state
@@ -495,9 +496,10 @@ def test_names_of_files_that_lead_out_of_the_folder_are_not_read(place):
     """A run folder may come from anybody; so its names are not trusted."""
     secret = place / "secret.png"
     Image.new("L", (4, 4)).save(secret)
+    run = place / "pictures" / "run"
     for file in ("examples.csv", "labels.csv"):
-        path = place / "pictures" / "run" / file
-        path.write_text(path.read_text().replace("39.png", "../../secret.png"))
+        text = (run / file).read_text().replace("39.png", "../../secret.png")
+        write_files(run, {file: text.encode()})
     desk = desk_of(place)
     row = desk.run.names.index("../../secret.png")
     assert desk.picture(row, 96) is None
@@ -530,7 +532,7 @@ def test_what_is_no_run_is_one_sentence(tmp_path):
     assert "no run folder" in one_sentence(labelgrad_here("review", tmp_path / "no"))
     assert "no finished run" in one_sentence(labelgrad_here("review", tmp_path))
     said = labelgrad_here("review", tmp_path, "--wrong-at-most", "0%")
-    assert "above 0 %" in one_sentence(said)
+    assert "must be between 0 and 1, got 0" in one_sentence(said)
 
 
 def test_the_server_does_without_pytorch():

@@ -23,10 +23,11 @@ from labelgrad.fitting.run_files import (
     HALF,
     HELD_OUT,
     LABELS,
+    MODEL,
     SAID_BY,
     SUMMARY,
 )
-from labelgrad.fitting.run_folder import known_digests
+from labelgrad.fitting.run_folder import Digests, known_digests
 from labelgrad.fitting.statements import Statements, read_statements
 
 Array = NDArray[Any]
@@ -100,17 +101,16 @@ def load_run(folder: Path) -> Run:
         raise FileNotFoundError(
             f"{folder} holds no finished run: it has no {CONFIG}; go on with labelgrad fit."
         )
+    digests = known_digests(place)  # of a result that is being put aside they may be missing
+    for name in (CONFIG, SUMMARY, EXAMPLES, HELD_OUT) if digests.of else ():
+        digests.read(name)
     try:
-        return _read(folder, place, interrupted=place != folder)
+        return _read(folder, place, digests, interrupted=place != folder)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ValueError(f"The run folder {place} is damaged ({error}); fit again.") from None
 
 
-def _read(folder: Path, place: Path, *, interrupted: bool) -> Run:
-    digests = known_digests(place)  # of a result that is being put aside they may be missing
-    for name in (CONFIG, SUMMARY, EXAMPLES, HELD_OUT):
-        if digests.of:
-            digests.read(name)
+def _read(folder: Path, place: Path, digests: Digests, *, interrupted: bool) -> Run:
     config = json.loads((place / CONFIG).read_bytes())
     summary = json.loads((place / SUMMARY).read_bytes())
     task, classes = config["task"], tuple(config["classes"])
@@ -133,7 +133,7 @@ def _read(folder: Path, place: Path, *, interrupted: bool) -> Run:
         statements = None  # of another result: the process died between two files
     return Run(
         folder=folder,
-        digest=str(config["model"]),
+        digest=digests.of.get(MODEL, ""),
         data=summary["data"],
         kind=config["kind"],
         task=task,
