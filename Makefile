@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test quick lint types docs wheel benchmark clean
+.PHONY: demo test quick lint types docs wheel benchmark torture clean
 
 demo: $(READY)            ## digits with 50 labels: the pool, LGA alone and scikit-learn
 	$(BIN)/labelgrad demo
@@ -37,6 +37,9 @@ benchmark: $(READY)       ## what a step, the label table and random views cost
 	$(BIN)/python benchmarks/step_cost.py
 	$(BIN)/python benchmarks/table_cost.py
 	$(BIN)/python benchmarks/augmentation.py
+
+torture: $(READY)         ## attack all that is promised for MINUTES=120; counts add up in runs/torture.json
+	$(BIN)/python -m tests.adversarial --minutes $(or $(MINUTES),120)
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

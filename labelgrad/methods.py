@@ -114,8 +114,10 @@ def parts(name: str) -> list[str]:
     >>> parts("lga + vat"), parts("supervised")
     (['lga', 'vat'], [])
     """
-    found = [part.strip().lower().replace("_", "-") for part in name.split("+")]
     names = (*every_method(), SUPERVISED)
+    if not isinstance(name, str):
+        raise ValueError(f"a method must be a name such as lga or lga+vat, got {name!r}.")
+    found = [part.strip().lower().replace("_", "-") for part in name.split("+")]
     for part in found:
         if part not in names:
             hint = did_you_mean(part, names, f"there are {', '.join(names)}.")

@@ -93,6 +93,19 @@ def test_a_person_may_change_the_labels_and_it_is_said(run):
     assert "no unlabeled examples of the run" in one_sentence(labelgrad_here("labels", run))
 
 
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_run_on_texts_is_read_again(tmp_path, beside):
+    words = np.array(["good warm day", "bad cold rain"])
+    rows = [f"{words[row % 2]} number {row}" for row in range(30)]
+    table = tmp_path / "days.csv"
+    cells = [f"{text}{f',{row * 7 % 5}.5' if beside else ''}" for row, text in enumerate(rows)]
+    labeled = [f"{cell},{'yn'[row % 2] if row < 12 else ''}" for row, cell in enumerate(cells)]
+    table.write_text("\n".join([f"text{',size' if beside else ''},label", *labeled]))
+    fitted = labelgrad.fit(table, steps=2, witnesses="", encoder="none", out=tmp_path / "run")
+    again = labelgrad.load(tmp_path / "run").predict(table)
+    assert again.columns() == fitted.predict(table).columns()
+
+
 def craft(run, **changes):
     """Change the config as somebody would who means harm, with a digest that is right."""
     config = json.loads((run / "config.json").read_text())

@@ -285,11 +285,12 @@ def checked_shares(dataset: Dataset, shares: Mapping[str, float] | None) -> Sequ
         return None
     if dataset.task == "regression":
         raise ValueError("`shares` are of classes, and the data have values; leave them out.")
-    usable = all(isinstance(s, Real) and 0 < float(s) < math.inf for s in shares.values())
-    if set(shares) != set(dataset.classes) or not usable:
+    given = shares if isinstance(shares, Mapping) else {}
+    usable = all(isinstance(s, Real) and 0 < float(s) < math.inf for s in given.values())
+    if set(given) != set(dataset.classes) or not usable:
         raise ValueError(
             f"`shares` needs a number above 0 for each of the classes {join_few(dataset.classes)}, "
-            f"got {dict(shares)}."
+            f"got {shares!r}."
         )
     return [shares[name] for name in dataset.classes]
 

@@ -158,6 +158,11 @@ class LabelTable(nn.Module):
         return values, counts
 
     def _check(self, rows: Tensor) -> Tensor:
+        if rows.ndim != 1 or rows.dtype != torch.int64:
+            raise ValueError(
+                f"rows must be a vector of whole numbers in 64 bits, got {rows.dtype} of the shape "
+                f"{tuple(rows.shape)}."
+            )
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self.rows:
             raise ValueError(
                 f"rows must be from 0 to {self.rows - 1} in a label table of {self.rows} rows, "

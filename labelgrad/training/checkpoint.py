@@ -62,16 +62,42 @@ def unpack_optimizer(
     optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], info: dict[str, Any]
 ) -> None:
     """Put back what `pack_optimizer` gave."""
+    _check_groups(info["groups"], optimizer.state_dict()["param_groups"])
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**tensors, **info["plain"]}.items():
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": info["groups"]})
+    names = {tuple(sorted(values)) for values in optimizer.state.values() if values}
+    if len(names) > 1:
+        raise ValueError("the optimizer's state lacks a part of some parameters")
     for parameter, values in optimizer.state.items():
         for name, value in values.items():
+            if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
+                raise ValueError(f"the optimizer's {name} has the shape {tuple(value.shape)}")
             if isinstance(value, Tensor) and value.shape == parameter.shape:
                 # A fused optimizer takes for granted that state and parameter lie alike in memory.
                 values[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
+def _check_groups(saved: Any, wanted: list[dict[str, Any]]) -> None:
+    """Refuse groups of parameters that this optimizer could not have written."""
+    alike = len(saved) == len(wanted) and all(
+        mine.keys() == group.keys()
+        and mine["params"] == group["params"]
+        and all(_kind(mine[name]) == _kind(value) for name, value in group.items())
+        for mine, group in zip(saved, wanted, strict=True)
+    )
+    if not alike:
+        raise ValueError("the optimizer's settings are not such as it has")
+
+
+def _kind(value: Any) -> Any:
+    """What sort of plain value it is; JSON makes lists of tuples, and whole numbers are numbers."""
+    if isinstance(value, list | tuple):
+        return [_kind(each) for each in value]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float if is_number else type(value)
 
 
 class Checkpoints:

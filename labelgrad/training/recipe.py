@@ -269,13 +269,28 @@ class Run:
         state = None if self.checkpoints is None else self.checkpoints.load(self.trainer.device)
         if state is None:
             return False
-        _check_settings(state.info["settings"], self.trainer.settings)
-        self.trainer.load(state)
-        self.seconds = state.info["seconds"]
-        self.log.resume(state.info["log"], state.info.get("log_digest", ""))
-        if state.info["best"] is not None:
-            self.best = State(state.part("best"), state.info["best"])
+        try:
+            self._take_up(state)
+        except CheckpointError:
+            raise
+        except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+            reason = (str(error).splitlines() or [""])[0].rstrip(".:") or type(error).__name__
+            place = self.checkpoints.folder.parent if self.checkpoints else "it"
+            raise CheckpointError(
+                f"the checkpoint in {place} cannot be taken up: {reason}; remove that folder to "
+                f"train anew, or use another."
+            ) from error
         return True
+
+    def _take_up(self, state: State) -> None:
+        info = state.info
+        _check_settings(info["settings"], self.trainer.settings)
+        self.trainer.load(state)
+        self.seconds = float(info["seconds"])
+        self.log.resume(info["log"], info["log_digest"])
+        if info["best"] is not None:
+            rank = [float(number) for number in info["best"]["rank"]]
+            self.best = State(state.part("best"), {**info["best"], "rank": rank})
 
 
 def side_by_side(runs: Sequence[Run], until: int) -> Iterator[tuple[Run, dict[str, Any]]]:

@@ -175,12 +175,15 @@ class Trainer:
 
     def load(self, state: State) -> None:
         """Become what `state` was taken of."""
+        step = state.info["step"]
+        if type(step) is not int or step < 0:
+            raise ValueError(f"a state must be of a step from 0 on, got {step!r}.")
         bare(self.model).load_state_dict(state.part("model"))
         self.objective.load_state_dict(state.part("objective"))
         if self._average is not None:
             self._average.load_state_dict(state.part("average"))
         unpack_optimizer(self.optimizer, state.part("optimizer"), state.info["optimizer"])
-        self.index = state.info["step"]
+        self.index = step
 
     @property
     def settings(self) -> dict[str, str]:
