@@ -27,6 +27,7 @@ from labelgrad.fitting.corrections import (
 from labelgrad.fitting.decisions import FILE, Decision, Decisions
 from labelgrad.fitting.promises import IMPUTED, promised_labels
 from labelgrad.fitting.provenance import AUDIT
+from labelgrad.fitting.run_folder import write_files
 from labelgrad.inputs.kinds import read
 from labelgrad.review.desk import Desk, Refused
 from labelgrad.review.queue import ORDERS, Wanted
@@ -517,9 +518,12 @@ def test_names_of_files_that_lead_out_of_the_folder_are_not_read(place):
     """A run folder may come from anybody; so its names are not trusted."""
     secret = place / "secret.png"
     Image.new("L", (4, 4)).save(secret)
-    for file in ("examples.csv", "labels.csv"):
-        path = place / "pictures" / "run" / file
-        path.write_text(path.read_text().replace("39.png", "../../secret.png"))
+    run = place / "pictures" / "run"
+    changed = {
+        file: (run / file).read_bytes().replace(b"39.png", b"../../secret.png")
+        for file in ("examples.csv", "labels.csv")
+    }
+    write_files(run, changed)
     desk = desk_of(place)
     row = desk.run.names.index("../../secret.png")
     assert desk.picture(row, 96) is None

@@ -31,7 +31,7 @@ class Decision:
     how: str  # "accept", "choose", "page", "csv" or AUDIT
     said: Label | None = None  # the run's own label, and its probability
     probability: float | None = None
-    run: str = ""  # the result it was said by: a digest of its model
+    run: str = ""  # the result it was said by: a digest of its summary
     by: str = ""  # who decided: one page, open in one browser
     time: float = 0.0  # seconds since 1970
     number: int = 0  # the line of the file

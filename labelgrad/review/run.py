@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from labelgrad.files import digest_of
 from labelgrad.fitting.provenance import RANDOM
 from labelgrad.fitting.run_files import (
     BEFORE,
@@ -51,7 +52,7 @@ class Run:
     """
 
     folder: Path  # the run's own, where decisions go
-    digest: str  # of its model: another one is another result
+    digest: str  # of its summary: another one is another result
     data: str
     kind: str
     task: str
@@ -115,7 +116,8 @@ def _read(folder: Path, place: Path, *, interrupted: bool) -> Run:
         if digests.of:
             digests.read(name)
     config = json.loads((place / CONFIG).read_bytes())
-    summary = json.loads((place / SUMMARY).read_bytes())
+    summarized = (place / SUMMARY).read_bytes()
+    summary = json.loads(summarized)
     task, classes = config["task"], tuple(config["classes"])
     code = _coder(classes)
     found = _examples(place / EXAMPLES, code)
@@ -136,7 +138,7 @@ def _read(folder: Path, place: Path, *, interrupted: bool) -> Run:
         statements = None  # of another result: the process died between two files
     return Run(
         folder=folder,
-        digest=str(config["model"]),
+        digest=digest_of(summarized),
         data=summary["data"],
         kind=config["kind"],
         task=task,
