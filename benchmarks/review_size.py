@@ -74,7 +74,7 @@ def write_run(folder: Path, examples: int, classes: int, *, labeled: int = 2000)
         STATEMENTS: statements.content(),
         HELD_OUT: held_out.getvalue(),
         CONFIG: json_bytes(config | {"preprocessing": {"channels_last": False}}),
-        SUMMARY: json_bytes({"data": str(data), "verdict": {}}),
+        SUMMARY: json_bytes({"data": str(data), "plan": {"seed": 0}}),
     }
     write_files(folder, contents)
     Source(str(data)).save(folder)

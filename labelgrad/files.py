@@ -21,6 +21,8 @@ from safetensors import SafetensorError, safe_open
 if TYPE_CHECKING:  # PyTorch takes 200 MB, and small files do without it
     from torch import Tensor
 
+BLOCK = 2**16  # bytes that are looked through at once
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -87,6 +89,66 @@ def replace_all(contents: Mapping[Path, bytes]) -> None:
                 _sync(folder)
         except OSError as error:
             raise OSError(f"{path} could not be written ({error.strerror or error}).") from error
+
+
+def append_lines(path: Path, lines: Sequence[str]) -> None:
+    r"""Add lines to a file; when this returns they are on the disk, all of them or none.
+
+    Half a line at its end, of a process that died while it wrote, is cut off. Several processes
+    may add to one file.
+
+    >>> from tempfile import mkdtemp
+    >>> file = Path(mkdtemp(), "lines.txt")
+    >>> append_lines(file, ["one", "two"])
+    >>> _ = file.write_text(file.read_text() + "thr")
+    >>> append_lines(file, ["four"])
+    >>> file.read_text()
+    'one\ntwo\nfour\n'
+    """
+    text, new = "".join(line + "\n" for line in lines).encode(), not path.exists()
+    # Opened each time: a file that is held open would be written to after its folder is gone.
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        with _alone(handle):
+            size = _whole_size(handle)
+            os.ftruncate(handle, size)
+            try:
+                if os.write(handle, text) != len(text):
+                    raise OSError("the disk took only a part of it")
+                os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, size)
+                raise
+    finally:
+        os.close(handle)
+    if new:
+        _sync(path.parent)
+
+
+def _whole_size(handle: int) -> int:
+    """How many bytes of a file are whole lines."""
+    size = os.fstat(handle).st_size
+    for end in range(size, 0, -BLOCK):
+        start = max(0, end - BLOCK)
+        found = os.pread(handle, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+    return 0
+
+
+@contextmanager
+def _alone(handle: int) -> Iterator[None]:
+    """Keep other processes from writing meanwhile, where the system can."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows: there short lines seldom meet
+        yield
+        return
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def json_bytes(value: Any) -> bytes:

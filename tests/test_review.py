@@ -24,11 +24,12 @@ from labelgrad.fitting.corrections import (
     folder_corrections,
     take_corrections,
 )
-from labelgrad.fitting.decisions import AUDIT, FILE, Decision, Decisions
+from labelgrad.fitting.decisions import FILE, Decision, Decisions
+from labelgrad.fitting.promises import IMPUTED, promised_labels
+from labelgrad.fitting.provenance import AUDIT
 from labelgrad.fitting.run_folder import write_files
 from labelgrad.inputs.kinds import read
 from labelgrad.review.desk import Desk, Refused
-from labelgrad.review.promise import bound, promise_state
 from labelgrad.review.queue import ORDERS, Wanted
 from labelgrad.review.run import NONE, load_run
 from labelgrad.review.server import ASSETS, HEADERS, MOST_BYTES, bound_socket
@@ -228,7 +229,7 @@ def test_the_nearest_labeled_are_those_of_a_plain_sort(finished):
 def test_every_order_has_each_open_example_once(finished, order):
     desk = desk_of(finished)
     rows = desk.queue(Wanted(order), 0, 500)["rows"]
-    places = [row if order == AUDIT else row[0] for row in rows]
+    places = [row[0] for row in rows]
     assert len(set(places)) == len(places)
     if order != "suspects":
         assert set(places) == set(desk.run.unlabeled.tolist())
@@ -285,10 +286,9 @@ def test_data_that_are_gone_or_others_are_told_and_names_are_left(place):
     assert decide(desk, 20, "dark")["taken"]
 
 
-def test_an_audit_shows_nothing_of_what_the_run_thinks(finished):
-    desk = desk_of(finished)
-    (row, *_) = desk.queue(Wanted(AUDIT), 0, 5)["rows"]
-    assert isinstance(row, int)
+def test_an_audit_shows_nothing_of_what_the_run_thinks(place):
+    desk = desk_of(place)
+    (row, *_) = desk.draw()["rows"]
     shown = desk.example(row, blind=True)
     assert set(shown) == {"row", "name", "run", "picture", "cells", "text", "seen", "blind"}
 
@@ -351,32 +351,54 @@ def test_a_run_folder_that_is_gone_is_told_and_comes_back(place):
     assert desk.state()["decided"] == 2
 
 
-# Promises
+# Audits
 
 
-def test_the_bound_is_the_share_at_which_so_few_mistakes_become_too_rare():
-    from scipy.stats import binom
+@pytest.mark.parametrize("drawn", ["unknown", "random"])
+def test_what_is_promised_is_what_the_command_would_promise(place, drawn):
+    folder, data = place / "table" / "run", place / "table" / "data.csv"
+    labelgrad.fit(data, target="answer", out=folder, resume=True, drawn=drawn)
+    desk = Desk(folder, data=data, at_most=0.3)
+    for row in desk.draw()["rows"][:12]:
+        decide(desk, row, "cat", how=AUDIT)
+    told = desk.state()["promise"]
+    wanted = promised_labels(labelgrad.load(folder), 0.3)
+    audited = {label.name for label in wanted.labels if label.origin != IMPUTED}
+    assert told["bound"] == pytest.approx(wanted.bound)
+    assert told["mistakes"] == wanted.drawn.mistakes
+    assert told["more"] == wanted.more
+    assert wanted.imputed <= told["handed"] <= wanted.imputed + len(audited)
 
-    for audits, wrong in ((20, 0), (59, 0), (100, 3), (313, 2)):
-        assert binom.cdf(wrong, audits, bound(audits, wrong)) == pytest.approx(0.05)
-    for share, wanted in ((0.02, (149, 236, 313)), (0.05, (59, 93, 124))):
-        assert tuple(promise_state(0, k, share).needed for k in range(3)) == wanted
 
-
-def test_audits_count_in_the_order_they_were_drawn(place):
+def test_a_row_that_is_skipped_in_an_audit_is_wrong_until_it_is_answered(place):
     desk = desk_of(place)
-    draw = desk.queue(Wanted(AUDIT), 0, 6)["rows"]
-    truth = [desk.run.shown(desk.run.label[row]) for row in draw]
-    other = {SCRIPT: "dark", "dark": SCRIPT}
-    decide(desk, draw[0], truth[0], how=AUDIT)
-    decide(desk, draw[1], other[truth[1]], how=AUDIT)
-    decide(desk, draw[3], truth[3], how=AUDIT)  # the third was left out: this must wait for it
-    decide(desk, draw[4], truth[4], how="choose")  # seen with its label: no audit
-    assert desk.state()["promise"]["audits"] == 2
-    assert desk.state()["promise"]["wrong"] == 1
-    assert desk.queue(Wanted(AUDIT), 0, 3)["rows"] == [draw[2], draw[4], draw[5]]
-    decide(desk, draw[2], truth[2], how=AUDIT)
-    assert desk.state()["promise"]["audits"] == 4
+    first, second, third, *_ = desk.draw()["rows"]
+    truth = {row: desk.run.shown(desk.run.label[row]) for row in (first, second, third)}
+    decide(desk, first, truth[first], how=AUDIT)
+    decide(desk, third, truth[third], how=AUDIT)
+    told = desk.state()["promise"]
+    assert (told["audits"], told["gaps"], told["mistakes"]) == (3, 1, 1)
+    assert desk.to_audit()["rows"][0] == second
+    answer = decide(desk, second, truth[second], how=AUDIT)
+    assert answer["state"]["promise"]["mistakes"] == 0
+    desk.take_back([{"row": second, "seen": answer["taken"][0]["number"]}], by="me")
+    assert desk.state()["promise"]["gaps"] == 1
+
+
+def test_audits_are_kept_from_the_training_so_that_they_go_on_judging(place):
+    desk, folder = desk_of(place, "table"), place / "table" / "run"
+    audited, *_ = desk.draw()["rows"]
+    other = next(row for row in desk.run.unlabeled.tolist() if row != audited)
+    decide(desk, audited, "cat", how=AUDIT)
+    decide(desk, other, "cat")
+    names = desk.run.names
+    assert list(desk.decisions.corrections()) == [names[other]]
+    assert desk.state()["new"] == 1
+    assert audited not in [row[0] for row in desk.queue(Wanted(), 0, 500)["rows"]]
+    labelgrad.fit(place / "table" / "data.csv", target="answer", out=folder, resume=True)
+    again = desk_of(place, "table")
+    assert again.run.given[audited] == NONE
+    assert again.state()["promise"]["audits"] == 1
 
 
 # What is let through
@@ -497,9 +519,11 @@ def test_names_of_files_that_lead_out_of_the_folder_are_not_read(place):
     secret = place / "secret.png"
     Image.new("L", (4, 4)).save(secret)
     run = place / "pictures" / "run"
-    for file in ("examples.csv", "labels.csv"):
-        text = (run / file).read_text().replace("39.png", "../../secret.png")
-        write_files(run, {file: text.encode()})
+    changed = {
+        file: (run / file).read_bytes().replace(b"39.png", b"../../secret.png")
+        for file in ("examples.csv", "labels.csv")
+    }
+    write_files(run, changed)
     desk = desk_of(place)
     row = desk.run.names.index("../../secret.png")
     assert desk.picture(row, 96) is None
@@ -531,8 +555,10 @@ def test_a_port_that_is_taken_is_one_sentence(place):
 def test_what_is_no_run_is_one_sentence(tmp_path):
     assert "no run folder" in one_sentence(labelgrad_here("review", tmp_path / "no"))
     assert "no finished run" in one_sentence(labelgrad_here("review", tmp_path))
-    said = labelgrad_here("review", tmp_path, "--wrong-at-most", "0%")
-    assert "must be between 0 and 1, got 0" in one_sentence(said)
+    assert "a share such as" in one_sentence(
+        labelgrad_here("review", tmp_path, "--wrong-at-most", "few")
+    )
+    assert "above 0" in one_sentence(labelgrad_here("review", tmp_path, "--wrong-at-most", "0%"))
 
 
 def test_the_server_does_without_pytorch():

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from labelgrad.files import csv_bytes, write_whole
+from labelgrad.files import append_lines, csv_bytes, write_whole
 from labelgrad.nearest import did_you_mean
 
 if TYPE_CHECKING:  # the page counts audits without PyTorch
@@ -63,7 +63,7 @@ class Audits:
                 if "draw" in found:
                     self.draws.append(Draw(tuple(found["draw"]), found["seed"], found["out_of"]))
                 else:
-                    self.answers[found["name"]] = found["label"]
+                    self._keep(found["name"], found["label"])
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(
                     f"{path} is damaged in line {number} ({error}); put it right, or remove it "
@@ -114,18 +114,27 @@ class Audits:
         self.draws.append(drawn)
         return drawn
 
-    def answer(self, labels: Mapping[str, str]) -> None:
-        """Keep answers about rows that were drawn; when this returns they are on the disk."""
+    def answer(self, labels: Mapping[str, str | None]) -> None:
+        """Keep answers about rows that were drawn; when this returns they are on the disk.
+
+        None takes an answer back.
+        """
         strange = sorted(labels.keys() - set(self.drawn))
         if strange:
             raise ValueError(f"{strange[0]!r} was not drawn for an audit; labelgrad audit draws.")
         self._add([{"name": name, "label": label} for name, label in labels.items()])
-        self.answers |= labels
+        for name, label in labels.items():
+            self._keep(name, label)
+
+    def _keep(self, name: str, label: str | None) -> None:
+        if label is None:
+            self.answers.pop(name, None)
+        else:
+            self.answers[name] = label
 
     def _add(self, records: Sequence[Mapping[str, Any]]) -> None:
-        path = self.folder / FILE
-        lines = [*_lines(path), *(json.dumps(each, ensure_ascii=False) for each in records)]
-        write_whole(path, "".join(line + "\n" for line in lines).encode())
+        lines = [json.dumps(each, ensure_ascii=False) for each in records]
+        append_lines(self.folder / FILE, lines)
 
 
 def _lines(path: Path) -> list[str]:

@@ -85,7 +85,7 @@ def take_corrections(result: Result, path: str | Path) -> Taken:
 def kept_corrections(folder: Path, known: Known) -> Corrections:
     """All corrections of a run folder, from files and from the page."""
     path = folder / DECISIONS
-    decided = {name: _cell(label) for name, label in Decisions(path).labels().items()}
+    decided = {name: _cell(label) for name, label in Decisions(path).corrections().items()}
     _check_names(path, decided, known)
     _check_labels(path, list(decided.values()), known.classes)
     return read_corrections(folder / FILE, known) | decided

@@ -11,13 +11,14 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from labelgrad.files import append_lines
+from labelgrad.fitting.provenance import AUDIT
+
 FILE = "decisions.jsonl"
-AUDIT = "audit"  # decided about a row of a random draw, without seeing what the run thinks
 Label = str | float  # a class, or a value
 
 
@@ -30,7 +31,7 @@ class Decision:
     how: str  # "accept", "choose", "page", "csv" or AUDIT
     said: Label | None = None  # the run's own label, and its probability
     probability: float | None = None
-    run: str = ""  # the result it was said by: a digest of its model
+    run: str = ""  # the result it was said by: a digest of its summary
     by: str = ""  # who decided: one page, open in one browser
     time: float = 0.0  # seconds since 1970
     number: int = 0  # the line of the file
@@ -89,7 +90,7 @@ class Decisions:
                 decision = Decision(**found, number=self._lines)
                 self._of.setdefault(decision.name, []).append(decision)
         except (ValueError, KeyError, TypeError):
-            return  # half a line, which another one follows
+            return  # of another version, or by another hand
 
     def add(self, decisions: Sequence[Decision]) -> list[Decision]:
         """Write decisions; when this returns they are on the disk."""
@@ -108,40 +109,13 @@ class Decisions:
         self._append([{"name": name, "take_back": True, "by": by, "time": now} for name in names])
 
     def _append(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        text = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
-        new = not self.path.exists()
-        # Opened each time: a file that is held open would be written to after its folder is gone.
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            with _alone(handle):
-                size = os.fstat(handle).st_size
-                if size and os.pread(handle, 1, size - 1) != b"\n":
-                    text = b"\n" + text  # somebody died in the middle of a line
-                try:
-                    if os.write(handle, text) != len(text):
-                        raise OSError("the disk took only a part of it")
-                    os.fsync(handle)
-                except OSError:
-                    os.ftruncate(handle, size)
-                    raise
-        finally:
-            os.close(handle)
-        if new:
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        append_lines(self.path, [json.dumps(line, ensure_ascii=False) for line in lines])
         self.refresh()
 
     def standing(self, name: str) -> Decision | None:
         """The newest decision about an example that was not taken back."""
         of = self._of.get(name)
         return of[-1] if of else None
-
-    def audit_of(self, name: str) -> Decision | None:
-        """The newest decision about an example that was made in an audit."""
-        return next((one for one in reversed(self._of.get(name, [])) if one.how == AUDIT), None)
 
     def all_standing(self) -> Iterator[Decision]:
         """The newest decision about each example that has one."""
@@ -155,20 +129,9 @@ class Decisions:
         """The label of each example that a decision stands about."""
         return {one.name: one.label for one in self.all_standing()}
 
+    def corrections(self) -> dict[str, Label]:
+        """Those to train with: audits are left out, so that they can go on judging."""
+        return {one.name: one.label for one in self.all_standing() if one.how != AUDIT}
+
     def __len__(self) -> int:
         return sum(1 for _ in self.all_standing())
-
-
-@contextmanager
-def _alone(handle: int) -> Iterator[None]:
-    """Keep other processes from writing meanwhile, where the system can."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows: there short lines seldom meet
-        yield
-        return
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)

@@ -205,12 +205,15 @@ def fit(
         if folder is not None and not (folder / FILE).exists():  # all that was asked for will do
             save_plan(folder, plan, given)
         if folder is not None:
-            read_as = {"target": target, "task": task, "size": size, "strict": strict}
             source_of(
                 data,
-                {"labels": labels, "opinions": opinions},
-                read_as | {"shares": shares and dict(shares), "device": device},
-                [name for name, one in (("model", own), ("estimators", estimators)) if one],
+                {"labels": labels, "opinions": opinions, "cache": cache},
+                {
+                    **{"target": target, "task": task, "size": size, "strict": strict},
+                    **{"dates": dates, "text": text, "picture": picture, "encoder": encoder},
+                    **{"shares": shares and dict(shares), "device": device},
+                },
+                {"model": own, "estimators": estimators},
             ).save(folder)
         place = None if folder is None else folder / CHECKPOINT
         trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)

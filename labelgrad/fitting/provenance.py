@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-from labelgrad.inputs.base import Dataset
+if TYPE_CHECKING:  # the page reads origins without PyTorch
+    from labelgrad.inputs.base import Dataset
 
 RANDOM, AUDIT = "random draw", "audit"
 BY_CLASS, CORRECTION, UNKNOWN = "chosen by class", "correction", "unknown"
@@ -32,6 +34,7 @@ def origins(
 
     >>> from dataclasses import replace
     >>> import torch
+    >>> from labelgrad.inputs.base import Dataset
     >>> y, names = torch.tensor([0, -1, -1, -1]), ["0", "1", "2", "3"]
     >>> pets = Dataset("arrays", torch.zeros(4, 1), y, "classification", ("cat", "dog"), names)
     >>> more = replace(pets, y=torch.tensor([1, 0, 1, -1]))

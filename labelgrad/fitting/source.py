@@ -31,17 +31,30 @@ class Source:
 
 
 def source_of(
-    data: object, paths: Mapping[str, object], options: Mapping[str, Any], in_memory: Any
+    data: object,
+    paths: Mapping[str, object],
+    options: Mapping[str, Any],
+    in_memory: Mapping[str, object],
 ) -> Source:
-    """What was given to `fit`, with whole paths.
+    """What was given to `fit`, with whole paths; what no file can hold is named.
 
-    >>> source_of([[1.0]], {"labels": None}, {"target": None, "strict": False}, ["estimators"])
-    Source(data=None, options={}, in_memory=('estimators',))
+    >>> source_of([[1.0]], {"labels": None}, {"target": "kind", "strict": False}, {"model": len})
+    Source(data=None, options={'target': 'kind'}, in_memory=('model',))
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value}
+    lost = [name for name, value in given.items() if not _is_plain(value)]
+    lost += [name for name, value in in_memory.items() if value is not None]
+    given = {name: value for name, value in given.items() if name not in lost}
     given |= {name: str(Path(str(path)).resolve()) for name, path in paths.items() if path}
     place = str(Path(data).resolve()) if isinstance(data, str | Path) else None
-    return Source(place, given, tuple(in_memory))
+    return Source(place, given, tuple(lost))
+
+
+def _is_plain(value: object) -> bool:
+    try:
+        return json.loads(json.dumps(value)) is not None
+    except (TypeError, ValueError):
+        return False
 
 
 def load_source(folder: Path) -> Source | None:

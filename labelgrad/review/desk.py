@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from labelgrad.fitting.decisions import AUDIT, FILE, Decision, Decisions, Label
+from labelgrad.fitting.audits import Audits
+from labelgrad.fitting.decisions import FILE, Decision, Decisions, Label
+from labelgrad.fitting.provenance import AUDIT
+from labelgrad.guarantees.binomial import CONFIDENCE, audits_needed, check_share
 from labelgrad.nearest import did_you_mean
 from labelgrad.review.looks import Look, Looks, open_looks
-from labelgrad.review.promise import AT_MOST, CONFIDENCE, promise_state
-from labelgrad.review.queue import Queue, Wanted, audit_draw, disagreement
+from labelgrad.review.promise import AT_MOST, promise_state
+from labelgrad.review.queue import Queue, Wanted
 from labelgrad.review.run import NONE, Array, load_run
 from labelgrad.review.training import Training, source_of_run
 
@@ -45,9 +48,8 @@ class Desk:
         confidence: float = CONFIDENCE,
         workers: int = 1,
     ):
-        for name, share in (("wrong at most", at_most), ("confidence", confidence)):
-            if not 0 < share < 1:
-                raise ValueError(f"`{name}` must be between 0 and 1, got {share:g}.")
+        check_share("wrong_at_most", at_most)
+        check_share("confidence", confidence)
         self._lock = threading.RLock()
         self._data, self._asked = data, (at_most, confidence)
         self.folder = folder
@@ -58,7 +60,6 @@ class Desk:
     def _open(self) -> None:
         """Read the run, at the beginning and after a training."""
         run = load_run(self.folder)
-        where = {name: row for row, name in enumerate(run.names)}
         source = source_of_run(run, self._data)
         looks: Looks | None = None
         problem = ""
@@ -71,11 +72,11 @@ class Desk:
         except (ValueError, OSError, ImportError) as error:
             looks, problem = None, str(error)
         with self._lock:
-            self.run, self._where, self._source = run, where, source
+            self.run, self._source = run, source
             self._looks, self._problem = looks, problem
-            self._queue, self._apart = Queue(run), disagreement(run)
+            self._queue = Queue(run)
             self._known: tuple[int, Array] | None = None
-            self._draw = audit_draw(run)
+            self._promised: tuple[dict[str, str | None], dict[str, Any]] | None = None
 
     # What is shown
 
@@ -107,10 +108,6 @@ class Desk:
             run, revision, decided = self.run, *self._refreshed()
             open_rows = run.unlabeled[~decided[run.unlabeled]]
             sure = run.probability[open_rows].astype(np.float64)
-            audits = self._audits()
-            promise = promise_state(
-                len(audits), sum(one.label != one.said for one in audits), *self._asked
-            )
             all_standing = list(self.decisions.all_standing())
             return {
                 "run": run.digest,
@@ -123,7 +120,7 @@ class Desk:
                     one.said is not None and one.label != one.said for one in all_standing
                 ),
                 "new": self._news(all_standing),
-                "promise": None if run.is_value else promise._asdict(),
+                "promise": None if run.is_value else self._promise(),
                 "newest": [self._told(one) for one in self.decisions.newest(NEWEST)],
                 "training": self.training.state,
             }
@@ -137,17 +134,47 @@ class Desk:
         found = self._found(wanted.search) if wanted.search else None
         with self._lock:
             run, (_, decided) = self.run, self._refreshed()
-            if wanted.order == AUDIT:
-                decided = np.zeros_like(decided)
-                decided[[row for row in self._draw.tolist() if self._audit_of(row)]] = True
             rows = self._queue.rows(wanted, decided, found)
-            hidden = wanted.order == AUDIT
             page = rows[start : start + count].tolist()
-            told = page if hidden else [self._cell(row) for row in page]
-        if looks and not hidden:
+            told = [self._cell(row) for row in page]
+        if looks:
             for cell, row in zip(told, page, strict=True):
                 cell.append(self._glance(row))
         return {"run": run.digest, "total": len(rows), "rows": told}
+
+    def to_audit(self) -> dict[str, Any]:
+        """The rows that were drawn for an audit and have no answer, in the order of the draw."""
+        with self._lock:
+            return {"run": self.run.digest, "rows": self._unanswered()}
+
+    def draw(self) -> dict[str, Any]:
+        """Draw rows to audit if there is none left: as many as the promise needs at least."""
+        with self._lock:
+            if self.run.is_value:
+                raise Refused("A promise counts wrong labels, and values are never quite right.")
+            audits, run = Audits(self.folder), self.run
+            if not self._unanswered():
+                names = [run.names[row] for row in run.unlabeled.tolist()]
+                left = len(set(names) - set(audits.drawn))
+                if left:
+                    most = audits_needed(self._asked[0], confidence=self._asked[1])
+                    try:
+                        audits.draw(names, min(most, left), seed=run.seed)
+                    except OSError as error:
+                        raise self._gone(error) from None
+            return self.to_audit()
+
+    def _unanswered(self) -> list[int]:
+        run, audits = self.run, Audits(self.folder)
+        rows = (run.where.get(name, NONE) for name in audits.drawn if name not in audits.answers)
+        return [row for row in rows if row != NONE and run.place[row] != NONE]
+
+    def _promise(self) -> dict[str, Any]:
+        """What can be promised, worked out anew when an answer came."""
+        looked_at = Audits(self.folder).looked_at
+        if self._promised is None or self._promised[0] != looked_at:
+            self._promised = looked_at, promise_state(self.run, looked_at, *self._asked)
+        return self._promised[1]
 
     def _glance(self, row: int) -> list[tuple[str, str]] | None:
         """The first cells, or the beginning of a text; None of a picture."""
@@ -270,7 +297,7 @@ class Desk:
                 else:
                     taken.append(decision)
             if taken:
-                self._write(taken)
+                self._write(taken, audit=how == AUDIT)
             return {
                 "taken": [self._told(one) for one in taken and self._standing(taken)],
                 "others": [[row, one and self._told(one)] for row, one in others],
@@ -288,7 +315,11 @@ class Desk:
                 standing = self.decisions.standing(name)
                 if standing is None or standing.number != entry.get("seen"):
                     raise Refused(f"Somebody else has decided about {name} meanwhile.")
+            standing_now = [self.decisions.standing(name) for name in names]
+            audited = [one.name for one in standing_now if one is not None and one.how == AUDIT]
             try:
+                if audited:
+                    Audits(self.folder).answer(dict.fromkeys(audited))
                 self.decisions.take_back(names, by)
             except OSError as error:
                 raise self._gone(error) from None
@@ -307,10 +338,12 @@ class Desk:
                 raise Refused(str(error)) from None
             return {"state": self.state()}
 
-    def _write(self, taken: list[Decision]) -> None:
+    def _write(self, taken: list[Decision], *, audit: bool) -> None:
         if not self.folder.is_dir():
             raise Refused(f"The run folder {self.folder} is gone: nothing was written.")
         try:
+            if audit:
+                Audits(self.folder).answer({one.name: str(one.label) for one in taken})
             self.decisions.add(taken)
         except OSError as error:
             raise self._gone(error) from None
@@ -355,32 +388,18 @@ class Desk:
         revision = self.decisions.refresh()
         if self._known is None or self._known[0] != revision:
             decided = np.zeros(len(self.run.names), dtype=bool)
-            rows = (self._where.get(one.name) for one in self.decisions.all_standing())
+            rows = (self.run.where.get(one.name) for one in self.decisions.all_standing())
             decided[[row for row in rows if row is not None]] = True
             self._known = revision, decided
         return self._known
-
-    def _audits(self) -> list[Decision]:
-        """The audits of this result, as far as the random draw was gone through without a gap."""
-        found = []
-        for row in self._draw.tolist():
-            one = self._audit_of(row)
-            if one is None:
-                break
-            found.append(one)
-        return found
-
-    def _audit_of(self, row: int) -> Decision | None:
-        one = self.decisions.audit_of(self.run.names[row])
-        return one if one is not None and one.run == self.run.digest else None
 
     def _news(self, standing: Sequence[Decision]) -> int:
         """How many decisions the run was not trained with."""
         run = self.run
         return sum(
-            run.shown(run.given[self._where[one.name]]) != one.label
+            run.shown(run.given[run.where[one.name]]) != one.label
             for one in standing
-            if one.name in self._where
+            if one.name in run.where and one.how != AUDIT
         )
 
     def _standing(self, taken: Sequence[Decision]) -> list[Decision]:
@@ -389,7 +408,7 @@ class Desk:
 
     def _told(self, one: Decision) -> dict[str, Any]:
         found = {k: v for k, v in asdict(one).items() if k != "run"}
-        return found | {"row": self._where.get(one.name)}
+        return found | {"row": self.run.where.get(one.name)}
 
 
 def _number(value: Any) -> float | None:

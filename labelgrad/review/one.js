@@ -42,11 +42,15 @@ export class One {
   /** Show the next of the queue, or say that there is none. */
   async next() {
     if (this.first.length && !this.blind) return this.show(this.first.shift());
-    if (this.at >= this.rows.length) {
-      const found = await ask(`api/queue?${this.page.query({ start: this.skipped, count: AT_ONCE })}`);
-      this.rows = found.rows.map((row) => (Array.isArray(row) ? row[0] : row));
+    if (this.at >= this.rows.length && this.blind) {
+      let found = await ask("api/audit");
+      if (!found.rows.length) found = await ask("api/draw", {});
+      this.rows = found.rows;
       this.at = 0;
-      this.total = found.total;
+    } else if (this.at >= this.rows.length) {
+      const found = await ask(`api/queue?${this.page.query({ start: this.skipped, count: AT_ONCE })}`);
+      this.rows = found.rows.map(([row]) => row);
+      this.at = 0;
     }
     if (!this.rows.length) return this.nothing();
     return this.show(this.rows[this.at++]);
@@ -146,7 +150,7 @@ export class One {
   drawVerdict(one) {
     const lines = [];
     if (one.blind) {
-      lines.push(el("p", { class: "what" }, "Audit"), el("p", { class: "label" }, "What is it?"), el("p", { class: "how" }, "Drawn at random, and what the run thinks is hidden: so your answers can judge it. One that is skipped comes again, and what follows it counts only then."));
+      lines.push(el("p", { class: "what" }, "Audit"), el("p", { class: "label" }, "What is it?"), el("p", { class: "how" }, "Drawn at random, and what the run thinks is hidden: so your answers can judge it. They are not trained on. One that is skipped comes again, and counts as wrong until then."));
     } else if (one.decision) {
       lines.push(el("p", { class: "what" }, one.decision.by === this.page.me ? "You decided" : "Decided"), el("p", { class: "label" }, named(shownLabel(one.decision.label))));
       if (one.decision.said !== undefined && one.decision.said !== null && one.decision.said !== one.decision.label) lines.push(el("p", { class: "how" }, "The run had said ", named(shownLabel(one.decision.said)), "."));

@@ -31,11 +31,8 @@ class Page {
 
   query(more) {
     const [low, high] = byId("sure").value.split(" ");
-    const asked = { order: this.mode === "audit" ? "audit" : byId("order").value, ...more };
-    if (this.mode !== "audit") {
-      if (this.filter.label !== null) asked.label = this.filter.label;
-      Object.assign(asked, { low, high, search: byId("search").value.trim() });
-    }
+    const asked = { order: byId("order").value, low, high, search: byId("search").value.trim(), ...more };
+    if (this.filter.label !== null) asked.label = this.filter.label;
     return new URLSearchParams(asked);
   }
 
@@ -150,11 +147,12 @@ class Page {
       byId("expected-of").textContent = state.open ? `of ${count(state.open)}, ${tenths(state.expected_wrong / state.open)}` : "";
     }
     if (state.promise) {
-      const { audits, wrong, bound, at_most, confidence, needed } = state.promise;
+      const { audits, gaps, random, mistakes, bound, at_most, confidence, handed, more } = state.promise;
       byId("promise-what").textContent = `promised at ${percent(confidence)}`;
-      byId("promise").textContent = audits ? `≤ ${tenths(bound)} wrong` : "nothing yet";
-      const found = audits ? `${count(audits)} audits, ${count(wrong)} wrong` : "no audits";
-      byId("promise-needs").textContent = needed === 0 ? `${found}: ≤ ${tenths(at_most)} holds` : needed === null ? found : `${found}; ${count(needed)} more for ${tenths(at_most)}`;
+      byId("promise").textContent = handed ? `${count(handed)} labels` : "nothing yet";
+      const judges = [audits ? `${count(audits)} audits` : "", random ? `${count(random)} random labels` : ""].filter(Boolean).join(" and ");
+      const found = judges ? `${judges}, ${count(mistakes)} wrong${gaps ? ` (${count(gaps)} skipped)` : ""}: ≤ ${tenths(bound)} of all` : "no audits";
+      byId("promise-needs").textContent = handed ? `≤ ${tenths(at_most)} of them wrong; ${found}` : `${found}; ${count(more)} more for ${tenths(at_most)}`;
     }
     if (!before || before.revision !== state.revision) this.drawNewest(state.newest);
     this.drawTraining(state);

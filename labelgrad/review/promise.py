@@ -1,56 +1,77 @@
-"""How many labels may be wrong, by labels that were drawn at random and looked at blindly.
+"""What can be promised of a run's labels as audits come in, as `labels --wrong-at-most` would say.
 
-The exact binomial bound of Clopper and Pearson: of n random labels k were wrong; whatever the share
-of wrong ones is, it is above the bound with no more than 5 % probability.
+It is `fitting.promises` on columns, without PyTorch.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-AT_MOST, CONFIDENCE = 0.02, 0.95
-MOST = 1_000_000  # audits; nobody makes more
+import numpy as np
+
+from labelgrad.guarantees.evidence import Evidence, stand_ins
+from labelgrad.review.run import NONE, Array, Run
+
+AT_MOST = 0.02
 
 
-class Promise(NamedTuple):
-    """What audits say about the labels of a run."""
+def evidence_of(run: Run, looked_at: Mapping[str, str | None]) -> Evidence:
+    """What audits, and labels that were drawn at random, say about the imputed labels.
 
-    audits: int
-    wrong: int
-    bound: float  # the share that may be wrong, at the confidence asked for
-    at_most: float  # the share that is to be promised
-    confidence: float
-    needed: int | None  # how many more audits it takes if none of them is wrong; None is too many
+    `looked_at` has the answer about each audited row, None where it was left out.
+    """
+    rows = run.unlabeled
+    unsure = 1 - np.nan_to_num(run.probability[rows].astype(np.float64))
+    audited = [run.where[name] for name in looked_at if name in run.where]
+    open_rows = [row for row in audited if run.place[row] != NONE]
+    rank = np.full(len(run.names), NONE)
+    rank[rows] = np.arange(len(rows))
+    wrong = [looked_at[run.names[row]] != run.shown(run.label[row]) for row in open_rows]
+    drawn = {row for row in audited if run.place[row] == NONE}
+    drawn.update(np.flatnonzero((run.place == NONE) & run.is_random).tolist())
+    hidden_unsure, missed = _out_of_fold(run, np.array(sorted(drawn), dtype=int))
+    stands = stand_ins(unsure, hidden_unsure) if len(unsure) else hidden_unsure
+    uncertainty = np.concatenate([unsure, stands])
+    hidden = np.arange(len(unsure), len(uncertainty))
+    return Evidence(
+        uncertainty,
+        np.concatenate([rank[open_rows], hidden]).astype(int),
+        np.concatenate([np.array(wrong, dtype=bool), missed]),
+    )
 
 
 def promise_state(
-    audits: int, wrong: int, at_most: float = AT_MOST, confidence: float = CONFIDENCE
-) -> Promise:
-    """The bound, and how many more audits without a mistake the promise needs.
+    run: Run, looked_at: Mapping[str, str | None], wrong_at_most: float, confidence: float
+) -> dict[str, Any]:
+    """How many labels can be handed back with the promise, or what it takes until some can."""
+    known = evidence_of(run, looked_at)
+    handed = known.surest(wrong_at_most, confidence=confidence)
+    gaps = sum(answer is None for answer in looked_at.values())
+    rows = len(run.unlabeled)
+    return {
+        "audits": len(looked_at),
+        "gaps": gaps,
+        "random": int(((run.place == NONE) & run.is_random).sum()),
+        "mistakes": known.mistakes,
+        "bound": known.bound(confidence) if len(known.audited) else 1.0,
+        "at_most": wrong_at_most,
+        "confidence": confidence,
+        "handed": int((handed < rows).sum()),
+        "more": 0 if len(handed) else known.more_audits(wrong_at_most, confidence=confidence),
+    }
 
-    >>> [promise_state(0, wrong).needed for wrong in (0,)], promise_state(100, 1).needed
-    ([149], 136)
-    >>> round(promise_state(50, 0).bound, 3)
-    0.058
+
+def _out_of_fold(run: Run, rows: Array) -> tuple[Array, Array]:
+    """Of given labels how unsure the pool was while they were hidden, and whether it was wrong.
+
+    The only label of its class was never hidden: it counts as one the pool was sure of and wrong.
     """
-    needed = None
-    if bound(MOST, wrong, confidence) <= at_most:
-        low, high = audits, MOST  # at `high` it holds
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (
-                (low, middle) if bound(middle, wrong, confidence) <= at_most else (middle + 1, high)
-            )
-        needed = low - audits
-    return Promise(audits, wrong, bound(audits, wrong, confidence), at_most, confidence, needed)
-
-
-def bound(audits: int, wrong: int, confidence: float = CONFIDENCE) -> float:
-    """The largest share of wrong labels that so few mistakes among so many are not too rare for.
-
-    >>> round(bound(149, 0), 4), round(bound(236, 1), 4), bound(0, 0)
-    (0.0199, 0.0199, 1.0)
-    """
-    from scipy.special import betaincinv
-
-    return 1.0 if wrong >= audits else float(betaincinv(wrong + 1, audits - wrong, confidence))
+    held = run.held_out
+    mine = np.isin(held.rows, rows)
+    unsure = 1 - np.exp(held.said[mine].max(1, initial=-np.inf))
+    wrong = held.said[mine].argmax(1) != held.y[mine] if mine.any() else np.zeros(0, dtype=bool)
+    never = np.setdiff1d(rows, held.rows)
+    given = run.given[run.place == NONE]
+    alone = sum(int((given == run.given[row]).sum()) == 1 for row in never)
+    return np.append(unsure, np.zeros(alone)), np.append(wrong, np.ones(alone, dtype=bool))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelgrad.fitting.decisions import AUDIT
+from labelgrad.guarantees.suspects import rank_suspects
 from labelgrad.nearest import did_you_mean
 from labelgrad.review.run import NONE, Array, Run
 
@@ -82,12 +82,8 @@ def _names(run: Run) -> Array:
 
 
 def _random(run: Run) -> Array:
-    return np.random.default_rng(_seed(run, "random")).permutation(run.unlabeled)
-
-
-def audit_draw(run: Run) -> Array:
-    """The unlabeled examples in a random order, the same for everybody who looks at this result."""
-    return np.random.default_rng(_seed(run, AUDIT)).permutation(run.unlabeled)
+    seed = int.from_bytes(hashlib.blake2b(run.digest.encode(), digest_size=8).digest())
+    return np.random.default_rng(seed).permutation(run.unlabeled)  # the same for everybody
 
 
 def suspects(run: Run) -> Array:
@@ -98,10 +94,8 @@ def suspects(run: Run) -> Array:
     if run.is_value:
         worth = abs(held.said - held.y)
         return np.asarray(held.rows[np.argsort(-worth, kind="stable")])
-    own = held.said[np.arange(len(held.y)), held.y]
-    against = held.said.argmax(1) != held.y
-    order = np.argsort(own, kind="stable")
-    return np.asarray(held.rows[order[against[order]]])
+    ranked = rank_suspects(np.exp(held.said), held.y)
+    return np.asarray(held.rows[ranked.order[: ranked.suspect]])
 
 
 ORDERS: dict[str, Callable[[Run], Array]] = {
@@ -112,7 +106,6 @@ ORDERS: dict[str, Callable[[Run], Array]] = {
     "random": _random,
     "data": _names,
     SUSPECTS: suspects,
-    AUDIT: audit_draw,
 }
 
 
@@ -132,7 +125,7 @@ class Queue:
             self._ordered[wanted.order] = ORDERS[wanted.order](self.run).astype(np.int32)
         rows = self._ordered[wanted.order]
         fits = decided[rows] == wanted.decided
-        if wanted.label is not None and wanted.order not in (AUDIT, SUSPECTS):
+        if wanted.label is not None and wanted.order != SUSPECTS:
             fits &= self.run.label[rows] == wanted.label
         if (wanted.low, wanted.high) != (0.0, 1.0) and not self.run.is_value:
             sure = self.run.probability[rows]
@@ -147,8 +140,3 @@ def _sorted(run: Run, key: Array) -> Array:
     rows = run.unlabeled
     found: Array = rows[np.argsort(key[rows], kind="stable")]
     return found
-
-
-def _seed(run: Run, purpose: str) -> int:
-    text = f"{purpose} {run.digest}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())

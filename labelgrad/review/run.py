@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from labelgrad.files import digest_of
+from labelgrad.fitting.provenance import RANDOM
 from labelgrad.fitting.run_files import (
     BEFORE,
     CONFIG,
@@ -23,7 +25,6 @@ from labelgrad.fitting.run_files import (
     HALF,
     HELD_OUT,
     LABELS,
-    MODEL,
     SAID_BY,
     SUMMARY,
 )
@@ -51,7 +52,7 @@ class Run:
     """
 
     folder: Path  # the run's own, where decisions go
-    digest: str  # of its model: another one is another result
+    digest: str  # of its summary: another one is another result
     data: str
     kind: str
     task: str
@@ -59,7 +60,9 @@ class Run:
     classes: tuple[str, ...]
     preprocessing: dict[str, Any]
     names: list[str]
+    where: dict[str, int]  # the place of each name
     given: Array
+    is_random: Array  # whether it was given in a random draw
     label: Array  # imputed, for those that were given none
     probability: Array
     prediction: Array  # of the kept model
@@ -69,7 +72,7 @@ class Run:
     place: Array  # which row of `labels.csv` and of the statements it is, NONE if it has a label
     statements: Statements | None
     held_out: HeldOut
-    judged: dict[str, Any]  # what `result.json` says of the verdict
+    seed: int
     interrupted: bool  # a training anew was begun and not finished: this is the result before it
 
     @property
@@ -112,17 +115,18 @@ def load_run(folder: Path) -> Run:
 
 def _read(folder: Path, place: Path, digests: Digests, *, interrupted: bool) -> Run:
     config = json.loads((place / CONFIG).read_bytes())
-    summary = json.loads((place / SUMMARY).read_bytes())
+    summarized = (place / SUMMARY).read_bytes()
+    summary = json.loads(summarized)
     task, classes = config["task"], tuple(config["classes"])
     code = _coder(classes)
-    examples = _columns(place / EXAMPLES, 6)
-    key, names, given, neighbours, apart = _examples(examples, code)
+    found = _examples(place / EXAMPLES, code)
+    names, given = found.names, found.given
     where = {name: row for row, name in enumerate(names)}
     n, is_value = len(names), task == "regression"
     label, prediction = (np.full(n, np.nan if is_value else NONE, given.dtype) for _ in range(2))
     sure, model_sure = (np.full(n, np.nan, np.float32) for _ in range(2))
     rank = np.full(n, NONE, np.int32)
-    labels = _columns(place / LABELS, 8)
+    labels = _columns(place / LABELS)
     next(labels)
     for number, (name, said, p, model, q, *_) in enumerate(labels):
         row = where[name]
@@ -133,25 +137,27 @@ def _read(folder: Path, place: Path, digests: Digests, *, interrupted: bool) -> 
         statements = None  # of another result: the process died between two files
     return Run(
         folder=folder,
-        digest=digests.of.get(MODEL, ""),
+        digest=digest_of(summarized),
         data=summary["data"],
         kind=config["kind"],
         task=task,
-        key=key,
+        key=found.key,
         classes=classes,
         preprocessing=config["preprocessing"],
         names=names,
+        where=where,
         given=given,
+        is_random=found.is_random,
         label=label,
         probability=sure,
         prediction=prediction,
         prediction_probability=model_sure,
-        neighbours=neighbours,
-        apart=apart,
+        neighbours=found.neighbours,
+        apart=found.apart,
         place=rank,
         statements=statements,
         held_out=_held_out(place, is_value=is_value),
-        judged=summary["verdict"],
+        seed=int(summary["plan"]["seed"]),
         interrupted=interrupted,
     )
 
@@ -167,24 +173,45 @@ def _held_out(folder: Path, *, is_value: bool) -> HeldOut:
     return HeldOut(rows, y, said - np.log(np.exp(said).sum(1, keepdims=True)))
 
 
-def _examples(
-    lines: Iterator[list[str]], code: Callable[[str], float]
-) -> tuple[str, list[str], Array, Array, Array]:
-    key = next(lines)[0]
-    names: list[str] = []
-    given, around, apart = [], [], []
-    for name, label, neighbours, share, *_ in lines:
-        names.append(name)
-        given.append(code(label))
-        around.append(code(neighbours))
-        apart.append(_number(share))
+class Examples(NamedTuple):
+    """The columns of `examples.csv` that are shown."""
+
+    key: str
+    names: list[str]
+    given: Array
+    neighbours: Array
+    apart: Array
+    is_random: Array
+
+
+def _examples(path: Path, code: Callable[[str], float]) -> Examples:
+    lines = _columns(path)
+    header = next(lines)
+    given, around, apart, origin = (
+        header.index(name) if name in header else 0
+        for name in ("given", "neighbours", "apart", "origin")
+    )
+    rows = [
+        (row[0], code(row[given]), code(row[around]), _number(row[apart]), row[origin] == RANDOM)
+        for row in lines
+    ]
+    names, labels, near, shares, is_random = zip(*rows, strict=True) if rows else ((),) * 5
     dtype = np.int32 if code("") == NONE else np.float64
-    return key, names, np.array(given, dtype), np.array(around, dtype), np.array(apart, np.float32)
+    return Examples(
+        header[0],
+        list(names),
+        np.array(labels, dtype),
+        np.array(near, dtype),
+        np.array(shares, np.float32),
+        np.array(is_random, bool),
+    )
 
 
-def _columns(path: Path, width: int) -> Iterator[list[str]]:
+def _columns(path: Path) -> Iterator[list[str]]:
     with path.open(newline="", encoding="utf-8") as file:
+        width = 0
         for row in csv.reader(file):
+            width = width or len(row)
             if len(row) != width:
                 raise ValueError(f"{path.name} has a row of {len(row)} cells in place of {width}")
             yield row

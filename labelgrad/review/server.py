@@ -96,6 +96,13 @@ def make_app(desk: Desk, secret: str, port: int) -> App:
         kind = "image/png" if found.startswith(b"\x89PNG") else "image/jpeg"
         return Response(found, media_type=kind, headers={"cache-control": "private, max-age=3600"})
 
+    def to_audit(request: Request) -> Response:
+        return JSONResponse(desk.to_audit())
+
+    async def draw(request: Request) -> Response:
+        await body(request)
+        return JSONResponse(await run_in_threadpool(desk.draw))
+
     async def decide(request: Request) -> Response:
         asked = await body(request)
         return JSONResponse(
@@ -153,6 +160,8 @@ def make_app(desk: Desk, secret: str, port: int) -> App:
         Route("/api/queue", queue),
         Route("/api/example/{row:int}", example),
         Route("/picture/{row:int}/{side:int}", picture),
+        Route("/api/audit", to_audit),
+        Route("/api/draw", draw, methods=["POST"]),
         Route("/api/decide", decide, methods=["POST"]),
         Route("/api/take-back", take_back, methods=["POST"]),
         Route("/api/train", train, methods=["POST"]),
