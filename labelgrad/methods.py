@@ -114,6 +114,8 @@ def parts(name: str) -> list[str]:
     >>> parts("lga + vat"), parts("supervised")
     (['lga', 'vat'], [])
     """
+    if not isinstance(name, str):
+        raise ValueError(f"a method must be a name such as lga+vat, got {name!r}.")
     found = [part.strip().lower().replace("_", "-") for part in name.split("+")]
     names = (*every_method(), SUPERVISED)
     for part in found:
