@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # PyTorch takes 200 MB, and small files do without it
     from torch import Tensor
 
 BLOCK = 2**16  # bytes that are looked through at once
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with in a spreadsheet
 
 
 @contextmanager
@@ -152,8 +154,9 @@ def _alone(handle: int) -> Iterator[None]:
 
 
 def json_bytes(value: Any) -> bytes:
-    """JSON that a person can read, too."""
-    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    """JSON that a person can read, too; half a character, as in a path, stands by its number."""
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode(errors="backslashreplace")
 
 
 def read_json(content: bytes) -> Any:
@@ -198,17 +201,36 @@ def read_sealed(content: bytes) -> dict[str, Any]:
     return value
 
 
-def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+def csv_bytes(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, spreadsheet_safe: bool = False
+) -> bytes:
     r"""A table with a header; what is missing is an empty cell.
+
+    With `spreadsheet_safe`, a text that a spreadsheet would take for a formula gets an apostrophe
+    before it, and is no longer exact. Numbers stay.
 
     >>> csv_bytes(["row", "label"], [[1, "cat"], [2, None]])
     b'row,label\n1,cat\n2,\n'
+    >>> csv_bytes(["row", "label"], [["-1", "=2+3"]], spreadsheet_safe=True)
+    b"row,label\n-1,'=2+3\n"
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return text.getvalue().encode()
+    lines: list[str] = []
+    # Told that lines end in both, the writer quotes cells that have either in them.
+    file = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
+    writer = csv.writer(file, lineterminator="\r\n")
+    for row in chain([columns], rows):
+        writer.writerow([_harmless(cell) for cell in row] if spreadsheet_safe else row)
+    return "".join(lines).encode()
+
+
+def _harmless(cell: Any) -> Any:
+    if not isinstance(cell, str) or not cell.startswith(FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 Schedule = Callable[[int], float]
 
@@ -110,8 +111,26 @@ def describe(rate: object) -> str:
 
 def check_rate(name: str, rate: float | Schedule) -> None:
     """Raise `ValueError` unless `rate` is a schedule or a finite number that is not negative."""
-    if not callable(rate) and not 0 <= rate < math.inf:
+    if not callable(rate) and not (isinstance(rate, Real) and 0 <= float(rate) < math.inf):
         raise ValueError(f"`{name}` must be a finite number of at least 0, got {rate}.")
+
+
+def check_count(name: str, count: object, *, least: int = 1, most: int | None = None) -> None:
+    """Raise `ValueError` unless `count` is a whole number, not too small and not too large.
+
+    >>> check_count("steps", 2.5)
+    Traceback (most recent call last):
+    ValueError: `steps` must be a whole number of at least 1, got 2.5.
+    >>> check_count("steps", 0)
+    Traceback (most recent call last):
+    ValueError: `steps` must be at least 1, got 0.
+    """
+    if not isinstance(count, Integral) or isinstance(count, bool):
+        raise ValueError(f"`{name}` must be a whole number of at least {least}, got {count!r}.")
+    if int(count) < least:
+        raise ValueError(f"`{name}` must be at least {least}, got {count}.")
+    if most is not None and int(count) > most:
+        raise ValueError(f"`{name}` must be at most {most:,}, got {count}.")
 
 
 def _need_positive(owner: str, **values: float) -> None:

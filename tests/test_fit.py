@@ -20,8 +20,8 @@ from torch import nn
 import labelgrad
 from labelgrad import files as whole_file
 from labelgrad.augment.views import Noise
-from labelgrad.fitting.cross_validation import ENOUGH, held_out_folds
-from labelgrad.fitting.plan import learning_rate, make_plan, views
+from labelgrad.fitting.cross_validation import ENOUGH, CrossValidation, held_out_folds
+from labelgrad.fitting.plan import Plan, learning_rate, make_plan, views
 from labelgrad.fitting.verdict import Answers, judge, temperature
 from labelgrad.inputs.kinds import read
 from labelgrad.schedules import Drop
@@ -541,3 +541,22 @@ def test_a_script_without_a_guard_is_told_of_it(tmp_path):
     )
     assert done.returncode
     assert "__name__ == '__main__'" in done.stderr
+
+
+def test_the_time_of_trainings_side_by_side_is_that_of_the_longest_share():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    dataset = read(x, np.where(np.arange(40) < 16, x[:, 0] > 0, -1))
+    trained = CrossValidation(dataset, Plan("lga", "mlp", steps=3))
+    for number, training in enumerate(trained.trainings):
+        training.run.seconds = 2.0**number
+    shares = [
+        sum(
+            each.run.seconds
+            for each in trained.trainings
+            if any(each.part == mine.part and each.method == mine.method for mine in share)
+        )
+        for share in (
+            CrossValidation(dataset, trained.plan, share=(place, 3)).trainings for place in range(3)
+        )
+    ]
+    assert trained.elapsed(3) == max(shares) < sum(shares) == trained.elapsed(1) == trained.seconds

@@ -257,6 +257,21 @@ def test_classes_keep_their_names(tmp_path):
     assert read(file, target="y").y.tolist() == [1.5, 2.5, 1.5, 2.5]
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"decimal": "x", "thousands": "", "unit": ""},
+        {"decimal": ",", "thousands": ",", "unit": ""},
+        {"decimal": ",", "thousands": "", "unit": "(a+)+"},
+        {"order": "backwards", "short_years": False},
+    ],
+)
+def test_a_format_that_a_file_made_up_is_refused(form):
+    kind = DateFormat if "order" in form else NumberFormat
+    with pytest.raises(ValueError, match="there is no format of"):
+        kind(**form)
+
+
 def test_a_run_folder_without_formats_is_read_as_before():
     old = {
         "kind": "number",
@@ -289,6 +304,15 @@ def test_a_file_that_says_its_encoding_is_read(tmp_path, encoding):
         file.write_bytes(file.read_bytes()[:-1])
         with pytest.raises(ValueError, match=r"must be UTF-.. text, as it says, and byte"):
             read(file, target="y")
+
+
+def test_lines_may_end_in_a_carriage_return(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_bytes(b"a,y\r1,u\r2,v\r5,\r")
+    assert read(file, target="y").classes == ("u", "v")
+    file.write_bytes(b"a,y\n1,u\n2\r,v\n5,\n")
+    with pytest.raises(ValueError, match="begins on line 3: it has a carriage return in it"):
+        read(file, target="y")
 
 
 def test_half_a_character_is_spelled_out():

@@ -13,6 +13,7 @@ from PIL import Image
 
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import prepare, read
+from tests import fuzz_tables
 
 TRIALS = 1000
 # What is imported when first needed is imported now: below, only the data's files may be opened.
@@ -166,6 +167,12 @@ def test_nor_do_they_when_they_are_new_data(only_inside, kind):
     ]
     assert None in sentences
     assert set(sentences) != {None}
+
+
+def test_files_of_every_kind_are_read_or_refused():
+    ends = fuzz_tables.run(seed=0, count=200)
+    assert {kind for kind, _ in ends} == {"table", "arrays", "picture"}
+    assert {end for _, end in ends} == {"read", "refused"}
 
 
 def test_looking_outside_would_be_noticed(only_inside):

@@ -250,7 +250,18 @@ def test_a_column_of_numbers_has_mean_zero_and_the_rows_length_and_is_shown_as_w
         assert abs(rows.std(correction=0) - 3) < 1e-4
         for number, row in zip(numbers, rows.numpy(), strict=True):
             (shown,) = encoder.show(row)
-            assert float(shown) == pytest.approx(number, abs=1e-5 * max(map(abs, numbers)))
+            assert float(shown.lstrip("≈")) == pytest.approx(
+                number, abs=1e-5 * max(map(abs, numbers))
+            )
+
+
+def test_a_number_with_digits_left_out_says_so(table):
+    numbers = np.random.default_rng(0).integers(10**9, 10**10, 30)
+    source = read(table("id,a,y\n" + "".join(f"{n},{i},{i % 2}\n" for i, n in enumerate(numbers))))
+    for number, row in zip(numbers.tolist(), source.x.numpy(), strict=True):
+        shown = kind_named("table").show(source.preprocessing, row).cells[0]
+        assert shown.startswith("≈")
+        assert int(shown[1:]) == pytest.approx(number, rel=1e-5)
 
 
 def test_cells_are_shown_as_they_were_written(table):

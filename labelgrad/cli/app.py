@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from importlib.metadata import entry_points
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -19,12 +20,16 @@ from labelgrad.cli.words import (
     counts,
     listed,
     names_or_none,
+    one_line,
     share_typed,
     shares_typed,
     typed,
+    visible,
 )
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
+UNFORESEEN = 70  # of one that has a mistake in it
+SAFE = "No cell begins like a formula."
 DATES = "day-first or month-first, if unclear."
 
 app = typer.Typer(
@@ -103,6 +108,9 @@ def fit(
         bool, typer.Option("--download", help="An encoder may be fetched.")
     ] = False,
     cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
+    spreadsheet_safe: Annotated[
+        bool, typer.Option("--spreadsheet-safe", help="Also labels that a spreadsheet may open.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
@@ -139,6 +147,7 @@ def fit(
         shares=shares_typed(shares),
         drawn=drawn,
         keep_pool=keep_pool,
+        spreadsheet_safe=spreadsheet_safe,
         device=device,
         resume=resume,
     )
@@ -159,6 +168,7 @@ def predict(
     pool: Annotated[
         bool, typer.Option("--pool", help="Ask the kept pool in place of the student.")
     ] = False,
+    spreadsheet_safe: Annotated[bool, typer.Option("--spreadsheet-safe", help=SAFE)] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     encoder: Annotated[
         str | None, typer.Option(help="Its folder, where it is elsewhere now.")
@@ -177,6 +187,7 @@ def predict(
         pool=pool,
         encoder=listed(encoder or ""),
         cache=cache,
+        spreadsheet_safe=spreadsheet_safe,
     )
 
 
@@ -202,6 +213,7 @@ def labels(
     corrections: Annotated[
         Path | None, typer.Option(help="CSV of labels, new or changed, to take.")
     ] = None,
+    spreadsheet_safe: Annotated[bool, typer.Option("--spreadsheet-safe", help=SAFE)] = False,
 ) -> None:
     """Imputed labels to use, imputed labels to look at, and corrections taken back.
 
@@ -230,6 +242,7 @@ def labels(
         look_out=look_out,
         corrections=corrections,
         promise=promise,
+        spreadsheet_safe=spreadsheet_safe,
     )
 
 
@@ -510,6 +523,9 @@ for plugin in entry_points(group="labelgrad.commands"):  # the paper's, and thos
 
 def main() -> None:
     """Run the command; without --debug an error is one line and no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal may lack a letter
+            stream.reconfigure(errors="backslashreplace")
     warnings.showwarning = _show_warning
     debug = "--debug" in sys.argv  # wherever it stands, before the command's name or after
     try:
@@ -519,16 +535,21 @@ def main() -> None:
             same = "the same command with --resume" if "fit" in sys.argv else "the same command"
             _say(f"stopped; {same} goes on from the last checkpoint.", INTERRUPTED)
         raise
-    except (ValueError, RuntimeError, OSError, ImportError) as error:
+    except (ValueError, RuntimeError, OSError, ImportError, MemoryError) as error:
         if debug:
             raise
-        _say(str(error), 1)
+        _say(one_line(error), 1)
+    except Exception as error:
+        if debug:
+            raise
+        told = f"{type(error).__name__}: {one_line(error)}"
+        _say(f"an error that was not foreseen ({told}); --debug shows where.", UNFORESEEN)
 
 
 def _say(message: str, code: int) -> None:
-    typer.echo(f"labelgrad: {message}", err=True)
+    typer.echo(f"labelgrad: {visible(message)}", err=True)
     sys.exit(code)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    typer.echo(f"labelgrad: warning: {message}", err=True)
+    typer.echo(f"labelgrad: warning: {visible(str(message))}", err=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 from statistics import mean
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Column, Table
 
 from labelgrad.bench.results import (
@@ -33,7 +32,7 @@ from labelgrad.bench.trial import (
     BenchTrial,
     Method,
 )
-from labelgrad.cli.console import add_missing, say_pictures
+from labelgrad.cli.console import Terminal, add_missing, say_pictures
 from labelgrad.labels.evidence import LEAD, SCALE, SUREST, Evidence
 from labelgrad.training.results import Line, Results
 
@@ -76,7 +75,7 @@ def show(lines: Sequence[Line], out: Path) -> None:
     """The table, what it comes to, and the picture."""
     from labelgrad.bench.figure import draw_bench
 
-    console = Console()
+    console = Terminal()
     console.print(bench_table(lines))
     console.print(
         "Test error in percent (of values the root mean square, in standard deviations) / test "

@@ -6,11 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.console import say
+from labelgrad.cli.console import Terminal, say
 from labelgrad.cli.fit import shown_on_the_way
 from labelgrad.fitting.compare import compare
 from labelgrad.fitting.ranking import Ranking, Scored
@@ -19,7 +18,7 @@ from labelgrad.training.results import RESULTS
 
 def run_compare(data: Path, *, out: Path, **options: Any) -> None:
     """Train what is not in the folder yet, and print the ranking."""
-    console = Console()
+    console = Terminal()
     with shown_on_the_way(data, console) as (on_data, update, bars):
         found = compare(
             data,

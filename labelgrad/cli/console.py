@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -24,6 +24,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Progress as RichProgress
+from rich.segment import Segment
+
+from labelgrad.cli.words import visible
 
 if TYPE_CHECKING:  # PyTorch comes with them, and not every command needs it
     from labelgrad.training.parallel import Progress, Settings, Work
@@ -31,6 +34,24 @@ if TYPE_CHECKING:  # PyTorch comes with them, and not every command needs it
 
 Update = Callable[[str, int, int, float], None]  # a name, steps done and in all, the loss
 FEW = 12  # pieces of work that can each have a line of their own
+
+
+class Terminal(Console):
+    """The console of all commands: no text is markup, and none can steer the terminal.
+
+    Names of classes, columns and files come from data, and may hold anything. Colours and cursor
+    moves of our own are no texts, and stay.
+    """
+
+    def __init__(self, **options: Any):
+        super().__init__(markup=False, highlight=False, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The pieces of text to write, with what a terminal would obey spelled out."""
+        for piece in super().render(renderable, options):
+            yield piece if piece.control else piece._replace(text=visible(piece.text))
 
 
 def say(console: Console, line: str) -> None:
@@ -114,7 +135,7 @@ def add_missing(
         make,
         jobs,
         workers=workers,
-        progress=shown or progress(Console()),
+        progress=shown or progress(Terminal()),
         when_done=lambda _, history: results.add(history),
     )
 
@@ -142,7 +163,7 @@ class Bars:
 
     def __init__(self, console: Console):
         self._rich = RichProgress(
-            TextColumn("{task.description:<18}"),
+            TextColumn("{task.description:<18}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
@@ -221,7 +242,10 @@ class Tally:
         self._under_way: dict[str, None] = {}
         columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         self._rich = RichProgress(
-            *columns, TextColumn("{task.description}"), console=console, transient=True
+            *columns,
+            TextColumn("{task.description}", markup=False),
+            console=console,
+            transient=True,
         )
         self._task = self._rich.add_task("", total=None)
 

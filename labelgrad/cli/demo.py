@@ -12,7 +12,7 @@ from rich.table import Column, Table
 
 from labelgrad.bench.digits import OURS, PEERS, TITLES, DigitsTrial
 from labelgrad.bench.peer_trial import SURE
-from labelgrad.cli.console import Tally, add_missing, say, say_pictures
+from labelgrad.cli.console import Tally, Terminal, add_missing, say, say_pictures
 from labelgrad.datasets.digits import digits
 from labelgrad.training.results import Line, Results
 
@@ -29,7 +29,7 @@ def run_demo(
     *, seeds: int, labels: int, steps: int | None, workers: int, out: Path, command: str
 ) -> None:
     """Fit the splits that are missing, then print what came of all, and where the picture is."""
-    console = Console()
+    console = Terminal()
     split = digits(labels=labels)  # a bad count of labels is said before any work begins
     say(
         console,

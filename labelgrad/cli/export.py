@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
+from labelgrad.cli.console import Terminal
 from labelgrad.fitting.export import SUFFIXES, export
 from labelgrad.fitting.predictor import load_predictor
 
@@ -14,7 +13,7 @@ def run_export(run: Path, *, to: str, out: Path | None) -> None:
     """Write the file, and say how near its outputs are."""
     path = out or run / f"model{SUFFIXES.get(to, '')}"
     apart = export(load_predictor(run), path, to)
-    Console().print(
+    Terminal().print(
         f"{path}: outputs as the model's own, apart by at most {apart:.1g}.",
         markup=False,
         highlight=False,

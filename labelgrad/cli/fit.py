@@ -14,9 +14,11 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.console import Update, begun_when_needed, say
+from labelgrad.cli.console import Terminal, Update, begun_when_needed, say
+from labelgrad.files import write_whole
 from labelgrad.fitting.fit import fit
 from labelgrad.fitting.kept_pool import POOL, has_pool
+from labelgrad.fitting.labels import labels_csv
 from labelgrad.fitting.report import confident
 from labelgrad.fitting.result import Result, Summary
 from labelgrad.fitting.run_files import LABELS, REPORT
@@ -25,13 +27,16 @@ from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.training.parallel import Progress
 
 INTERRUPTED = 130
+FOR_SPREADSHEETS = "labels-spreadsheet.csv"
 MANY = 20  # classes; the counts of more would fill the screen
 MOST_WORKERS = 8
 
 
-def run_fit(data: Path, *, out: Path, device: str, **options: Any) -> None:
+def run_fit(
+    data: Path, *, out: Path, device: str, spreadsheet_safe: bool = False, **options: Any
+) -> None:
     """Fit, and print what a person wants to know on the way and at the end."""
-    console = Console()
+    console = Terminal()
     told: list[str] = []
     with shown_on_the_way(data, console) as (show_data, update, _):
 
@@ -55,6 +60,11 @@ def run_fit(data: Path, *, out: Path, device: str, **options: Any) -> None:
         if note not in told:
             say(console, note)
     say(console, f"A page to look at: {out / REPORT}")
+    if spreadsheet_safe:
+        key = result.predictor.config.key
+        content = labels_csv(result.labels, key, spreadsheet_safe=True)
+        write_whole(out / FOR_SPREADSHEETS, content)
+        say(console, f"The labels for a spreadsheet: {out / FOR_SPREADSHEETS}")
     if has_pool(out):
         say(console, f"The pool, for predict --pool: {out / POOL}")
     say(console, f"The model and everything else: {out}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.console import say
+from labelgrad.cli.console import Terminal, say
 from labelgrad.cli.promises import say_promised
 from labelgrad.fitting.corrections import (
     FILE,
@@ -41,9 +40,10 @@ def run_labels(
     look_out: Path | None,
     corrections: Path | None,
     promise: dict[str, Any] | None = None,
+    spreadsheet_safe: bool = False,
 ) -> None:
     """Take corrections, then write and print what was asked for; `promise` is what is promised."""
-    console, result = Console(), load(run)
+    console, result = Terminal(), load(run)
     key = result.predictor.config.key
     for note in [*result.notes, *changed_notes(run)]:
         say(console, note)
@@ -55,7 +55,7 @@ def run_labels(
     if out is not None or (corrections is None and result.predictor.config.classes):
         sure = sure_labels(result, above)
         if out is not None:
-            save_sure_labels(sure, key, out)
+            save_sure_labels(sure, key, out, spreadsheet_safe=spreadsheet_safe)
         count = f"{len(sure)} of {len(result.labels)} imputed labels are {above:g} sure or more"
         say(console, f"{count}: {out}" if out else f"{count}; --out writes them.")
     most = look if look is not None else USUAL if corrections is None or look_out else 0
@@ -63,7 +63,7 @@ def run_labels(
     if queue:
         console.print(_table(queue, key))
     if look_out is not None:
-        save_review_queue(queue, key, look_out)
+        save_review_queue(queue, key, look_out, spreadsheet_safe=spreadsheet_safe)
         say(console, f"To fill in its column label, and hand back with --corrections: {look_out}")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Column, Table
 
+from labelgrad.cli.console import Terminal
 from labelgrad.methods import Problem, every_method
 
 EXAMPLE = Problem(rows=10_000, width=10, batch_size=50, steps=10_000)
@@ -24,7 +24,7 @@ def print_methods() -> None:
         passes = str(GRADIENT + method.passes)
         settings = repr(method.build(EXAMPLE)) + (", strong views" if method.strong_views else "")
         table.add_row(name, method.paper, passes, settings)
-    console = Console()
+    console = Terminal()
     console.print(table)
     console.print(
         "Passes are forward passes a step, the labeled gradient's three included. Methods add: "

@@ -21,7 +21,7 @@ from labelgrad.bench.peer_trial import (
 from labelgrad.bench.splits import VALUES, Draw, Places, set_names, whole
 from labelgrad.bench.standing import Standing, of_task, standings
 from labelgrad.bench.standing_page import write_page
-from labelgrad.cli.console import Tally, add_missing, say, say_pictures
+from labelgrad.cli.console import Tally, Terminal, add_missing, say, say_pictures
 from labelgrad.cli.words import check_choice
 from labelgrad.inputs.targets import TASKS
 from labelgrad.peers import LEAST, PEERS
@@ -66,7 +66,7 @@ def run_peers(
         if _wanted(contender, methods)
         and not results.has(data=name, method=next(iter(CONTENDERS[contender].methods)), seed=seed)
     }
-    console = Console()
+    console = Terminal()
     add_missing(PeerTrial, jobs, results, workers=workers, command=command, shown=Tally(console))
     shown = [
         line

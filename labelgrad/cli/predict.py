@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
-from labelgrad.cli.console import begun_when_needed, say
+from labelgrad.cli.console import Terminal, begun_when_needed, say
 from labelgrad.fitting.fit import encoding_of
 from labelgrad.fitting.result import load
 from labelgrad.inputs.base import join_few
@@ -24,15 +22,16 @@ def run_predict(
     pool: bool,
     encoder: Sequence[str] = (),
     cache: Path | None = None,
+    spreadsheet_safe: bool = False,
 ) -> None:
     """Write the predictions, and say how many there are."""
-    console, result = Console(), load(run)
+    console, result = Terminal(), load(run)
     with begun_when_needed(console) as (update, _):
         encoding = encoding_of(
             encoder, cache=cache, on_note=partial(say, console), on_progress=update
         )
         found = result.predict(data, strict=strict, pool=pool, encoding=encoding)
-    found.save(out, all_classes=all_classes)
+    found.save(out, all_classes=all_classes, spreadsheet_safe=spreadsheet_safe)
     lines = [f"{len(found)} predictions: {out}"]
     if found.skipped:
         reasons = [f"{name} ({reason})" for name, reason in found.skipped]

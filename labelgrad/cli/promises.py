@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.console import progress, say, say_pictures
+from labelgrad.cli.console import Terminal, progress, say, say_pictures
 from labelgrad.fitting.audits import Audits, draw_audit, save_audit, take_audit
 from labelgrad.fitting.count import Counts, count
 from labelgrad.fitting.labels import shown
@@ -74,7 +74,7 @@ def run_audit(
     new_classes: bool,
 ) -> None:
     """Draw rows for an audit, take one back, or say how far it is."""
-    console, result = Console(), load(run)
+    console, result = Terminal(), load(run)
     if filled is not None:
         taken = take_audit(result, filled, new_classes=new_classes)
         say(console, f"{taken.new} new answers; {_how_far(run)}")
@@ -116,7 +116,7 @@ def _how_far(run: Path) -> str:
 
 def run_count(run: Path, *, confidence: float, out: Path | None) -> None:
     """Print each class's share, or the mean, with intervals."""
-    console, result = Console(), load(run)
+    console, result = Terminal(), load(run)
     found = count(result, confidence=confidence)
     console.print(count_table(found, result.summary.task))
     say(console, found.sentence)
@@ -143,7 +143,7 @@ def count_table(found: Counts, task: str) -> Table:
 
 def run_more(run: Path, *, more: Sequence[int], out: Path | None) -> None:
     """Print what more labels would buy, and draw the curve."""
-    console, result = Console(), load(run)
+    console, result = Terminal(), load(run)
     with progress(console) as bars:
         found = more_labels(
             result,
@@ -189,7 +189,7 @@ def draw_curve(found: CurveAhead, task: str, path: Path) -> list[Path]:
 
 def run_suspects(run: Path, *, most: int, out: Path | None) -> None:
     """Print the given labels that are probably wrong."""
-    console, result = Console(), load(run)
+    console, result = Terminal(), load(run)
     key, found = result.predictor.config.key, suspects(result, most)
     many = sum(each.suspect for each in found)
     judged = len(result.held_out["rows"])

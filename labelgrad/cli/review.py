@@ -7,9 +7,7 @@ import secrets
 import webbrowser
 from pathlib import Path
 
-from rich.console import Console
-
-from labelgrad.cli.console import say
+from labelgrad.cli.console import Terminal, say
 from labelgrad.review.desk import Desk
 from labelgrad.review.server import LOOPBACK, bound_socket, check_installed, serve
 
@@ -21,7 +19,7 @@ def run_review(
 ) -> None:
     """Say where the page is, open it, and serve it."""
     check_installed()
-    console = Console()
+    console = Terminal()
     desk = Desk(run, data=data, at_most=at_most, workers=min(MOST_WORKERS, os.cpu_count() or 1))
     bound = bound_socket(port)
     secret = secrets.token_urlsafe(24)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -11,6 +12,45 @@ from typing import Any
 import typer
 
 from labelgrad.nearest import did_you_mean
+
+# What moves a cursor, clears a screen, turns the reading direction, or is half a character.
+UNSEEN = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+MEMORY = "memory ran out; take fewer or smaller examples, a smaller model, or another machine."
+NO_MEMORY = (
+    "failed to map segment",
+    "can't allocate memory",
+    "not enough memory",
+    "out of memory",
+    "Cannot allocate memory",
+)
+
+
+def visible(text: str) -> str:
+    r"""The text with every character that a terminal would obey spelled out.
+
+    >>> visible("caf\u00e9 \x1b[2J"), visible("a\u202eb"), visible("two\nlines")
+    ('café \\x1b[2J', 'a\\u202eb', 'two\nlines')
+    """
+    return UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, on one line.
+
+    >>> one_line(PermissionError(13, "Permission denied", "run/plan.json"))
+    'run/plan.json cannot be read or written: Permission denied.'
+    >>> one_line(MemoryError())[:14]
+    'memory ran out'
+    """
+    said = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or any(sign in said for sign in NO_MEMORY):
+        return MEMORY
+    if isinstance(error, OSError) and error.filename is not None:
+        where = error.filename if isinstance(error.filename, str) else repr(error.filename)
+        return f"{where} cannot be read or written: {error.strerror}."
+    return said
 
 
 def check_choice(name: str, given: str, choices: list[str]) -> None:

@@ -16,6 +16,7 @@ from labelgrad.estimators.targets import Array
 from labelgrad.inputs.columns import to_length
 from labelgrad.inputs.frames import frame_columns, is_frame
 from labelgrad.inputs.kinds import prepare, read_inputs
+from labelgrad.schedules import check_count
 
 
 def as_seed(random_state: Any) -> int:
@@ -25,6 +26,7 @@ def as_seed(random_state: Any) -> int:
     3
     """
     if isinstance(random_state, int | np.integer):
+        check_count("random_state", random_state, least=0, most=2**63 - 1)
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))
 

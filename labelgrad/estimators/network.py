@@ -36,7 +36,7 @@ from labelgrad.models.mlp import MLP
 from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
 from labelgrad.objectives.supervised import Supervised
-from labelgrad.schedules import Schedule, check_rate
+from labelgrad.schedules import Schedule, check_count, check_rate
 from labelgrad.training.batches import TensorBatches
 from labelgrad.training.evaluation import predict
 from labelgrad.training.recipe import Recipe, Run, side_by_side
@@ -120,8 +120,8 @@ class _Network:
 
     def _check_settings(self) -> None:
         for name in ("steps", "batch_size"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
         if isinstance(self.label_rate, str) and self.label_rate != "auto":
             raise ValueError(
                 f"`label_rate` must be a number, a schedule or 'auto', got {self.label_rate!r}."
@@ -148,7 +148,13 @@ class _Network:
 
         def checked() -> nn.Module:
             built = copy.deepcopy(module) if isinstance(module, nn.Module) else module()
-            outputs = predict(built, x[:1])
+            try:
+                outputs = predict(built, x[:1])
+            except RuntimeError as error:
+                raise ValueError(
+                    f"`module` must take rows of the shape {tuple(x.shape[1:])}, and it does not "
+                    f"({str(error).splitlines()[0]}); change its first layers, or X."
+                ) from None
             if outputs.shape[1:] != (width,):
                 raise ValueError(
                     f"`module` must give {width} outputs for each row, one for each class or "

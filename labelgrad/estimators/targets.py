@@ -12,6 +12,9 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
+from labelgrad.inputs.frames import as_series, is_missing
+from labelgrad.inputs.targets import check_spread
+
 Array = NDArray[Any]
 
 NEEDS_Y = (
@@ -26,7 +29,7 @@ def known_classes(y: Any) -> tuple[Array, Array]:
     >>> known_classes(np.array([2, -1, 5]))
     (array([2, 5]), array([ True, False,  True]))
     """
-    series = nw.from_native(y, series_only=True, pass_through=True)
+    series = nw.from_native(as_series(y), series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         missing, known = series.is_null().to_numpy(), series.filter(~series.is_null())
         y = np.asarray(known.to_numpy())
@@ -39,7 +42,7 @@ def known_classes(y: Any) -> tuple[Array, Array]:
             check_array(y, ensure_2d=False, input_name="y")  # NaN is no class
         missing = np.zeros(len(y), dtype=bool)
         if y.dtype == object:
-            missing = np.array([label is None or label != label for label in y])
+            missing = np.array([is_missing(label) for label in y], dtype=bool)
         y = y[~missing]
     is_label = np.array([label != -1 for label in y.tolist()], dtype=bool)  # texts always are
     labeled = ~missing
@@ -50,7 +53,7 @@ def known_classes(y: Any) -> tuple[Array, Array]:
 
 def known_values(y: Any) -> Array:
     """The values, NaN where there is none."""
-    series = nw.from_native(y, series_only=True, pass_through=True)
+    series = nw.from_native(as_series(y), series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         missing = series.is_null().to_numpy()
         y = np.full(len(missing), np.nan)
@@ -110,6 +113,7 @@ def checked_values(x: Any, y: Any) -> Array:
     values = known_values(y)
     check_consistent_length(x, values)
     need_labels(~np.isnan(values))
+    check_spread(values[~np.isnan(values)], "y")
     return values
 
 

@@ -52,12 +52,14 @@ def finalize(
     origins: Sequence[str | None],
     shares: Sequence[float] | None = None,
     keep_pool: bool = False,
+    workers: int = 1,
     on_progress: OnProgress | None = None,
 ) -> Result:
     """Hear the witnesses, pool them, teach the student, judge them all, and keep what came of it.
 
     A training that was stopped has no student: the better one of the networks is kept. With
-    `keep_pool` the folder gets the pool, too. `origins` say how each example's label came.
+    `keep_pool` the folder gets the pool, too. `origins` say how each example's label came, and
+    `workers` how many processes trained side by side.
     """
     if trained.step == 0:
         raise KeyboardInterrupt  # stopped before every training had begun: there is no model yet
@@ -95,7 +97,7 @@ def finalize(
         folds=trained.folds,
         step=trained.step,
         seconds=round(
-            trained.seconds
+            trained.elapsed(workers)
             + sum(h.seconds for h in pooled.others)
             + (student.seconds if student else 0),
             1,

@@ -98,8 +98,9 @@ def read_corrections(path: Path, known: Known, *, must_be: bool = False) -> Corr
             raise FileNotFoundError(f"There is no file of corrections {path}.")
         return {}
     found: Corrections = {}
-    for line, cell, label in listed_labels(path, [known.key], ["label"]):
+    for line, cell, written in listed_labels(path, [known.key], ["label"]):
         name = str(PurePosixPath(cell)) if known.key == "file" else cell
+        name, label = _exact(name, known.names), _exact(written, known.classes)
         if not label:
             continue
         if found.setdefault(name, label) != label:
@@ -229,6 +230,11 @@ def _check_labels(path: Path, labels: Sequence[str], classes: Sequence[str]) -> 
             f"{path.name} has {len(strange)} labels that are no class of the run: "
             f"{join_few(strange)}; {did_you_mean(strange[0], classes, others)}"
         )
+
+
+def _exact(cell: str, names: Collection[str]) -> str:
+    """The cell without the apostrophe that `spreadsheet_safe` put before a name of the run."""
+    return cell[1:] if cell not in names and cell[:1] == "'" and cell[1:] in names else cell
 
 
 def _is_finite(cell: str) -> bool:

@@ -152,8 +152,17 @@ class CrossValidation:
 
     @property
     def seconds(self) -> float:
-        """What the training took."""
+        """What the training took, of all trainings together."""
         return sum(training.run.seconds for training in self.trainings)
+
+    def elapsed(self, workers: int) -> float:
+        """What it took by the clock, where so many processes shared the trainings."""
+        shares = [0.0] * workers
+        parts = list(dict.fromkeys(training.part for training in self.trainings))
+        for each in self.trainings:
+            place = parts.index(each.part) + self.methods.index(each.method)
+            shares[place % workers] += each.run.seconds
+        return max(shares)
 
     def trainer(self, method: str) -> Trainer:
         """The training of a method on all labels."""
@@ -329,6 +338,15 @@ class TrainingJob:
         return []
 
 
+def used_workers(workers: int, plan: Plan) -> int:
+    """So many of the processes have a training to do.
+
+    >>> used_workers(100, Plan("lga", "mlp", steps=10))
+    6
+    """
+    return min(workers, FOLDS + len(plan.methods))
+
+
 def train_shares(
     dataset: Dataset,
     plan: Plan,
@@ -339,6 +357,7 @@ def train_shares(
     on_progress: OnProgress | None,
 ) -> None:
     """Bring all trainings to their end in several processes; what they learned is in the folder."""
+    workers = used_workers(workers, plan)
     same = {"dataset": as_arrays(dataset), "plan": plan, "model": model}
     same |= {"folder": folder, "device": device}
     jobs = {

@@ -31,10 +31,17 @@ from labelgrad.fitting.corrections import (
     has_corrections,
     restart_if_corrected,
 )
-from labelgrad.fitting.cross_validation import CrossValidation, OnProgress, Record, train_shares
+from labelgrad.fitting.cross_validation import (
+    CrossValidation,
+    OnProgress,
+    Record,
+    train_shares,
+    used_workers,
+)
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
 from labelgrad.fitting.plan import (
     FILE,
+    MOST_STEPS,
     OWN,
     Plan,
     begun_with,
@@ -51,6 +58,7 @@ from labelgrad.fitting.source import source_of
 from labelgrad.fitting.verdict import POOL, STUDENT
 from labelgrad.inputs.base import Dataset, Encoding, join_few
 from labelgrad.inputs.kinds import read
+from labelgrad.schedules import check_count
 from labelgrad.training.stackable import stacks
 from labelgrad.training.stacked import advance
 from labelgrad.training.trainer import Trainer
@@ -155,8 +163,8 @@ def fit(
     keep_pool = keep_pool or has_pool(folder)
     if keep_pool:
         check_can_keep(folder)
-    if workers < 1:
-        raise ValueError(f"`workers` must be at least 1, got {workers}.")
+    check_count("workers", workers)
+    check_asked(model, time_budget, witnesses, estimators, shares)
     if on_record is not None and workers > 1:
         raise ValueError(f"`on_record` needs the training in this process, got {workers} workers.")
     if not encoder and folder is not None and (folder / FILE).exists():
@@ -227,6 +235,7 @@ def fit(
                 origins=origins(given, dataset, plan.drawn, Audits(folder).drawn if folder else ()),
                 shares=wanted,
                 keep_pool=keep_pool,
+                workers=used_workers(workers, plan),
                 on_progress=on_progress,
             )
 
@@ -337,8 +346,6 @@ def affordable_steps(
     workers: int = 1,
 ) -> int:
     """So many steps as fit into the time, judged by the first few, which are thrown away."""
-    if not minutes > 0:
-        raise ValueError(f"`time_budget` must be more than 0 minutes, got {minutes}.")
     tried = CrossValidation(dataset, plan, model=model, device=device)
     longest, each = min(LONGEST, 60 * minutes / 20), 0.0
     for method in plan.methods:
@@ -349,7 +356,7 @@ def affordable_steps(
         if alone:  # one of them tells for all
             each += len(alone) * _seconds_a_step(alone[-1], longest)
     side_by_side = 1 if workers == 1 else TOGETHER * workers
-    return max(1, int(FOR_STEPS * 60 * minutes * side_by_side / each))
+    return max(1, int(min(FOR_STEPS * 60 * minutes * side_by_side / each, MOST_STEPS)))
 
 
 def _seconds_a_step(trainers: Sequence[Trainer], longest: float) -> float:
@@ -379,11 +386,33 @@ def check_folder(folder: Path | None, *, resume: bool) -> None:
         raise ValueError(f"{folder} is not empty and holds no run; choose another folder.")
 
 
+def check_asked(
+    model: object, time_budget: object, witnesses: object, estimators: object, shares: object
+) -> None:
+    """Refuse what is of another kind than it must be, before anything is read."""
+    if model is not None and not isinstance(model, str | nn.Module):
+        raise ValueError(
+            f"`model` must be a name such as mlp, or a network of your own (an nn.Module that is "
+            f"built), got {model!r}."
+        )
+    is_time = isinstance(time_budget, Real) and 0 < float(time_budget) < math.inf
+    if time_budget is not None and not is_time:
+        raise ValueError(
+            f"`time_budget` must be a number of more than 0 minutes, and finite, got {time_budget}."
+        )
+    words = [witnesses] if witnesses is None or isinstance(witnesses, str) else witnesses
+    if not isinstance(words, Sequence) or not all(isinstance(w, str | None) for w in words):
+        raise ValueError(f"`witnesses` must be names, with commas between, got {witnesses!r}.")
+    for name, named in (("estimators", estimators), ("shares", shares)):
+        if named is not None and not isinstance(named, Mapping):
+            raise ValueError(f"`{name}` must be a dictionary by their names, got {named!r}.")
+
+
 def check_device(device: str) -> None:
     """Refuse a device that is not there, before anything is written."""
     try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError):
+        torch.zeros(1, device=device).item()  # the device "meta" has no numbers
+    except (RuntimeError, AssertionError, TypeError):
         raise ValueError(
             f"`device` must be one PyTorch has here, cpu or cuda, got {device!r}."
         ) from None

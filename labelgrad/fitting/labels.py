@@ -175,13 +175,13 @@ def shown(value: Label | None) -> str:
     return f"{value:.4g}" if isinstance(value, float) else value
 
 
-def labels_csv(rows: Sequence[ImputedLabel], key: str) -> bytes:
+def labels_csv(rows: Sequence[ImputedLabel], key: str, *, spreadsheet_safe: bool = False) -> bytes:
     r"""The content of `labels.csv`; its first column is `file` or `row`.
 
     >>> labels_csv([ImputedLabel("7", "cat", 0.5, "dog", 0.75, False, 0.7, None)], "row")[-27:]
     b'7,cat,0.5,dog,0.75,no,0.7,\n'
     """
-    return _csv(ImputedLabel, rows, key)
+    return _csv(ImputedLabel, rows, key, spreadsheet_safe)
 
 
 def examples_csv(rows: Sequence[Example], key: str) -> bytes:
@@ -230,9 +230,15 @@ def read_examples(content: bytes, task: str, classes: Sequence[str]) -> list[Exa
     ]
 
 
-def _csv(row_type: type, rows: Sequence[ImputedLabel] | Sequence[Example], key: str) -> bytes:
+def _csv(
+    row_type: type,
+    rows: Sequence[ImputedLabel] | Sequence[Example],
+    key: str,
+    spreadsheet_safe: bool = False,
+) -> bytes:
     columns = [key, *(field.name for field in fields(row_type)[1:])]
-    return csv_bytes(columns, ([_written(value) for value in astuple(row)] for row in rows))
+    cells = ([_written(value) for value in astuple(row)] for row in rows)
+    return csv_bytes(columns, cells, spreadsheet_safe=spreadsheet_safe)
 
 
 def _cells(content: bytes, row_type: type) -> list[list[str]]:

@@ -28,7 +28,7 @@ from labelgrad.models.mlp import MLP
 from labelgrad.models.wide_resnet import WideResNet
 from labelgrad.objective import Objective
 from labelgrad.plain_values import built
-from labelgrad.schedules import Drop, Schedule, check_rate
+from labelgrad.schedules import Drop, Schedule, check_count, check_rate
 from labelgrad.step import Views
 from labelgrad.training.batches import content_digest
 from labelgrad.witnesses.named import usual_witnesses, witness_names
@@ -38,6 +38,7 @@ REGRESSION_STEPS, STEPS_A_LABEL = (300, 5000), 5  # at least and at most, and be
 RATE_OF_VALUES = 2e-4  # of rows of a table; pictures have theirs
 DROP_AT = 0.8  # of the steps, where the learning rate of pictures falls
 BATCH = 50  # labeled, and again as many unlabeled
+MOST_STEPS = 10**9  # weeks of the fastest ones
 FILE, VERSION = "plan.json", 4
 OWN = "own"  # the name of a network that a person brings
 NETWORKS = "mlp, mlp-WIDTH-WIDTH…, or wrn-DEPTH-WIDTH such as wrn-10-1 and wrn-16-2"
@@ -66,10 +67,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         parts(self.method)
-        if self.steps < 1:
-            raise ValueError(f"`steps` must be at least 1, got {self.steps}.")
-        if self.seed < 0:
-            raise ValueError(f"`seed` must be at least 0, got {self.seed}.")
+        check_count("steps", self.steps, most=MOST_STEPS)
+        check_count("seed", self.seed, least=0, most=2**63 - 1)  # what PyTorch takes
         check_rate("learning_rate", self.learning_rate)
 
     @property

@@ -144,10 +144,17 @@ class Predictions:
                 table[free] = [f"{p:.6f}" for p in column.tolist()]
         return table
 
-    def save(self, path: str | Path, *, all_classes: bool | None = None) -> None:
-        """Write the table as CSV; `all_classes` as in `columns`."""
+    def save(
+        self, path: str | Path, *, all_classes: bool | None = None, spreadsheet_safe: bool = False
+    ) -> None:
+        """Write the table as CSV; `all_classes` as in `columns`.
+
+        With `spreadsheet_safe` a name that a spreadsheet would take for a formula has an
+        apostrophe before it.
+        """
         table = self.columns(all_classes=all_classes)
-        write_whole(Path(path), csv_bytes(list(table), zip(*table.values(), strict=True)))
+        rows = zip(*table.values(), strict=True)
+        write_whole(Path(path), csv_bytes(list(table), rows, spreadsheet_safe=spreadsheet_safe))
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,13 +70,18 @@ def review_queue(
     ]
 
 
-def save_sure_labels(rows: Sequence[SureLabel], key: str, path: Path) -> None:
-    """Write sure labels as CSV."""
+def save_sure_labels(
+    rows: Sequence[SureLabel], key: str, path: Path, *, spreadsheet_safe: bool = False
+) -> None:
+    """Write sure labels as CSV; `spreadsheet_safe` as in `labelgrad.files.csv_bytes`."""
     cells = [[row.name, row.label, f"{row.probability:.6f}"] for row in rows]
-    write_whole(path, csv_bytes([key, "label", "probability"], cells))
+    columns = [key, "label", "probability"]
+    write_whole(path, csv_bytes(columns, cells, spreadsheet_safe=spreadsheet_safe))
 
 
-def save_review_queue(items: Sequence[ReviewItem], key: str, path: Path) -> None:
+def save_review_queue(
+    items: Sequence[ReviewItem], key: str, path: Path, *, spreadsheet_safe: bool = False
+) -> None:
     """Write the queue as CSV, with an empty column `label` to fill in and hand back."""
     columns = [key, "label", "imputed", "prediction", "neighbours", "margin", "reason"]
     rows = [
@@ -88,7 +93,7 @@ def save_review_queue(items: Sequence[ReviewItem], key: str, path: Path) -> None
         ]
         for item in items
     ]
-    write_whole(path, csv_bytes(columns, rows))
+    write_whole(path, csv_bytes(columns, rows, spreadsheet_safe=spreadsheet_safe))
 
 
 def _against(row: ImputedLabel, near: Example) -> tuple[bool, bool]:

@@ -144,10 +144,11 @@ def load_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Array]:
             return unpacked(archive, names)
     except _Refused as error:
         raise ValueError(f"{path.name} {error}.") from None
-    except OSError:
+    except PermissionError:
         raise
     except Exception as error:  # a damaged file stumbles anywhere in its decoder
-        reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        reason = (said.splitlines() or [""])[0].rstrip(".") or type(error).__name__
         raise ValueError(f"{path.name} cannot be read as an .npz file: {reason}.") from None
 
 

@@ -19,6 +19,7 @@ MISSING = {
     *("", "?", "-", "--", "–", "—", ".", "na", "n/a", "n.a.", "<na>", "nan", "nat", "null", "none"),
     *("\\n", "#n/a", "#value!", "#div/0!", "#ref!", "#num!", "#name?", "#null!"),
 }
+CARRIAGE_RETURN = "it has a carriage return in it, outside of quotes"
 SEPARATORS = ",;\t|"
 MARKS = {  # what a file in another encoding than UTF-8 begins with; the longer ones first
     b"\xff\xfe\0\0": "UTF-32",
@@ -61,12 +62,13 @@ def _separator(first: str) -> str:
 
 
 def _utf_8(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """The lines of the file; one that begins with another encoding's mark is converted."""
-    begins = file.read(4)
+    """The lines of the file; other encodings and ends of lines, by their signs, are converted."""
+    begins = file.read(2**16)
     file.seek(0)
     encoding = next((MARKS[mark] for mark in MARKS if begins.startswith(mark)), None)
     if encoding is None:
-        return file
+        old_mac = b"\r" in begins and b"\n" not in begins
+        return io.BytesIO(file.read().replace(b"\r", b"\n")) if old_mac else file
     try:
         return io.BytesIO(file.read().decode(encoding).encode())
     except UnicodeDecodeError as error:
@@ -96,8 +98,9 @@ def _checked(reader: Iterator[list[str]], name: str) -> Iterator[tuple[int, list
         try:
             row = next(reader, None)
         except csv.Error as error:
+            said = CARRIAGE_RETURN if "new-line" in str(error) else str(error)
             raise ValueError(
-                f"{name} is broken in the row that begins on line {line}: {error}."
+                f"{name} is broken in the row that begins on line {line}: {said}."
             ) from None
         if row is None:
             return

@@ -19,7 +19,6 @@ from torch import Tensor
 from labelgrad.inputs.base import join_few
 from labelgrad.inputs.cells import (
     Cells,
-    Format,
     Typed,
     as_texts,
     date_text,
@@ -57,7 +56,7 @@ class Number:
     missing: bool
     date: bool = False  # in days since 1970
     decimals: int | None = None  # of the fitted cells; None where there are many
-    format: Format | None = None  # if they are not as a program writes them
+    format: NumberFormat | DateFormat | None = None  # if they are not as a program writes them
 
     @property
     def width(self) -> int:
@@ -92,19 +91,24 @@ class Number:
     def show(self, numbers: Numbers, unsure: float) -> str:
         """The cell as it was written; what was stored for it may be `unsure` from the truth.
 
+        Where that hides digits that the column has, it says so.
+
         >>> age = Number("age", median=30.0, missing=True, decimals=0)
         >>> age.show(np.array([51.9999, 0]), unsure=0.001), age.show(np.array([30, 1]), 0.001)
         ('52', '–')
+        >>> age.show(np.array([1142673753.0, 0]), unsure=400)
+        '≈1142670000'
         """
         if self.missing and numbers[1]:
             return "–"
         value = float(numbers[0])
         if self.date:
             return date_text(float(round(value)) if self.decimals == 0 else value)
-        places = self.decimals
+        places, about = self.decimals, ""
         if places is None or 10.0**-places < unsure:
+            about = "" if places is None else "≈"
             places = -math.ceil(math.log10(10 * unsure))  # all that can be relied on
-        return f"{round(value, places) + 0.0:.15g}"  # + 0.0: no cell says -0
+        return f"{about}{round(value, places) + 0.0:.15g}"  # + 0.0: no cell says -0
 
 
 @dataclass(frozen=True)
@@ -267,7 +271,8 @@ def fit_column(name: str, cells: Cells, *, counts_are_data: bool = False) -> Col
     if not np.isfinite(std) or (std == 0 and numbers.min() != numbers.max()):
         return "numbers too large or too small to standardize"
     found = fit_number(name, known.values, date=known.holds == "dates")
-    return found if known.format is None else replace(found, format=known.format)
+    form = known.format
+    return replace(found, format=form) if isinstance(form, NumberFormat | DateFormat) else found
 
 
 def fit_number(name: str, numbers: Numbers, *, date: bool = False) -> Number:

@@ -67,6 +67,10 @@ class DateFormat:
     order: str = ISO
     short_years: bool = False
 
+    def __post_init__(self) -> None:
+        if self.order not in (ISO, *SAID):
+            raise ValueError(f"there is no format of dates such as {self.order!r}")
+
     def parse(self, cell: str) -> float:
         """Days since 1970, NaN where the date is missing, ValueError where it is none."""
         if is_absent(cell):

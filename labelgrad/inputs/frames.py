@@ -102,6 +102,19 @@ def is_cell(cell: Any) -> bool:
     return plain and bool(cell == cell)  # NaN is not itself, nor is NaT, which is a date
 
 
+def as_series(data: Any) -> Any:
+    """An array of pandas' own, such as a `Categorical`, as a series; all else as it is.
+
+    >>> import pandas
+    >>> type(as_series(pandas.Categorical(["a", None]))).__name__, as_series([1, 2])
+    ('Series', [1, 2])
+    """
+    pandas = nw.dependencies.get_pandas()
+    if pandas is not None and isinstance(data, pandas.api.extensions.ExtensionArray):
+        return pandas.Series(data)
+    return data
+
+
 def is_missing(cell: Any) -> bool:
     """Whether this is None, NaN, or what pandas has in their place.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 
 from labelgrad.inputs.cells import is_absent
@@ -50,6 +50,11 @@ class NumberFormat:
     decimal: str = "."
     thousands: str = ""
     unit: str = ""
+
+    def __post_init__(self) -> None:
+        known = self.unit in ("", *CURRENCIES, *SHARES)
+        if not known or (self.decimal, self.thousands) not in PAIRS:
+            raise ValueError(f"there is no format of numbers such as {asdict(self)}")
 
     def parse(self, cell: str) -> float:
         """The number in a cell, NaN where it is missing, ValueError where it is something else."""

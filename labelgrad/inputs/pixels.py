@@ -7,12 +7,14 @@ class are all upright. What is transparent becomes white, the page it is seen on
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import statistics
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +91,16 @@ def whole_picture(path: Path, largest: int) -> Image.Image:
 @cache
 def _formats() -> list[str]:
     Image.init()
+    _silence_tiff()
     return [name for name in FORMATS if name in Image.OPEN]  # some builds lack some
+
+
+def _silence_tiff() -> None:
+    """Have libtiff keep to itself what it would write to the screen; Pillow raises the errors."""
+    with suppress(Exception):  # some builds have it inside, and then it cannot be told
+        library = ctypes.CDLL(import_module("PIL._imaging").__file__)
+        for handler in ("TIFFSetErrorHandler", "TIFFSetWarningHandler"):
+            getattr(library, handler)(ctypes.c_void_p(None))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from labelgrad.inputs.base import VERSION, join_few
 from labelgrad.inputs.cells import Format, Typed, as_texts, is_absent, number, storable, values
-from labelgrad.inputs.frames import is_cell, is_missing, object_texts
+from labelgrad.inputs.frames import as_series, is_cell, is_missing, object_texts
 from labelgrad.inputs.number_formats import number_formats
 
 TASKS = ("classification", "regression")
@@ -107,7 +107,7 @@ def label_cells(y: Any, rows: int, file: str = "memory") -> tuple[list[str], lis
     >>> label_cells(np.array(["a", None], dtype=object), rows=2)
     (['a', ''], [])
     """
-    series = nw.from_native(y, pass_through=True, allow_series=True)
+    series = nw.from_native(as_series(y), pass_through=True, allow_series=True)
     if isinstance(series, nw.DataFrame) and len(series.columns) == 1:
         series = series.get_column(series.columns[0])
     if not isinstance(series, nw.Series):
@@ -194,8 +194,27 @@ def _regression(cells: Sequence[str], numbers: object, reason: str, where: str) 
         raise ValueError(
             f"{where} has the same value {known[0]:g} in every label: nothing to learn."
         )
+    check_spread(known.numpy(), where)
     notes = [reason, *_unlabeled_note(int(y.isnan().sum())), *_marker_note(cells)]
     return Targets(y, "regression", (), notes)
+
+
+def check_spread(known: NDArray[np.float64], where: str) -> None:
+    """Refuse values whose squares are too large or too small for 64 bits.
+
+    >>> check_spread(np.array([1e300, -1e300]), "The column 'far'")
+    Traceback (most recent call last):
+    ValueError: The column 'far' must hold numbers whose spread is between 1e-100 and 1e+100, got \
+numbers from -1e+300 to 1e+300; give them in another unit.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread, low, high = known.std(), known.min(), known.max()
+    if low == high or 1e-100 <= spread <= 1e100:
+        return
+    raise ValueError(
+        f"{where} must hold numbers whose spread is between 1e-100 and 1e+100, got numbers from "
+        f"{low:g} to {high:g}; give them in another unit."
+    )
 
 
 def _classification(cells: Sequence[str], numeric: bool, reason: str, where: str) -> Targets:

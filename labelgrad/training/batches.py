@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.weak import WeakIdKeyDictionary
@@ -65,6 +67,8 @@ class Examples:
     transform: Transform | None = None
 
     def __post_init__(self) -> None:
+        if self.y is not None:
+            object.__setattr__(self, "y", as_labels(self.y))
         if self.y is not None and len(self.x) != len(self.y):
             raise ValueError(
                 f"`x` and `y` must have one row for each example, got {len(self.x)} and "
@@ -150,6 +154,8 @@ def _epoch(shuffle: Shuffle, epoch: int) -> Tensor:
 class TensorBatches:
     """Shuffled minibatches, without end, of a tensor in memory or of some of its rows.
 
+    NumPy arrays will do: what they hold is not copied, unless it must be made 32 bits.
+
     `transform` turns the stored rows of a batch into what a network sees, so that pictures can stay
     bytes. Trainings that share `x` share its memory.
 
@@ -163,15 +169,16 @@ class TensorBatches:
 
     def __init__(
         self,
-        x: Tensor,
-        y: Tensor | None = None,
+        x: Tensor | ArrayLike,
+        y: Tensor | ArrayLike | None = None,
         *,
         rows: Tensor | None = None,
         batch_size: int,
         seed: int = 0,
         transform: Transform | None = None,
     ):
-        self.examples = Examples(x, y, rows, transform)
+        x = as_tensor("x", x)
+        self.examples = Examples(x, None if y is None else as_labels(y), rows, transform)
         self.batch_size, self.seed = batch_size, seed
         self.order = Shuffle(len(self.examples), batch_size, seed, 0 if y is None else 1)
         _check_finite(x)
@@ -315,6 +322,36 @@ class _PlacesFrom:
         while True:
             yield self.order.places(step)
             step += 1
+
+
+def as_labels(y: Tensor | ArrayLike) -> Tensor:
+    """Labels as losses take them: whole numbers of any size in 64 bits, values as they are.
+
+    >>> as_labels(torch.tensor([0, 1], dtype=torch.int32)).dtype
+    torch.int64
+    """
+    labels = as_tensor("y", y)
+    is_value = labels.dtype.is_floating_point or labels.dtype.is_complex
+    return labels if is_value else labels.long()
+
+
+def as_tensor(name: str, given: Any) -> Tensor:
+    """A tensor as it is, and an array as one; NumPy's usual 64 bits become PyTorch's usual 32.
+
+    >>> as_tensor("x", [[1.0]])
+    tensor([[1.]])
+    """
+    if isinstance(given, Tensor):
+        return given
+    try:
+        array = np.asarray(given)
+        array = array.astype(np.float32) if array.dtype == np.float64 else array
+        return torch.from_numpy(array if array.flags.writeable else array.copy())
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`{name}` must be a tensor or an array of numbers, got a {type(given).__name__} "
+            f"({str(error).splitlines()[0]})."
+        ) from None
 
 
 # Of data that many trainings share, by the version that was looked at.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from labelgrad.losses import CrossEntropy, Loss
-from labelgrad.training.batches import Examples
+from labelgrad.training.batches import Examples, as_labels, as_tensor
 
 Metric = Callable[[Tensor, Tensor], float | Tensor]  # of the outputs and the labels
 OURS = ("error", "loss", "ece")
@@ -36,10 +36,27 @@ def predict(model: nn.Module, x: Tensor | Examples, *, batch_size: int = 1000) -
     >>> predict(nn.Linear(3, 2), torch.zeros(5, 3)).shape
     torch.Size([5, 2])
     """
-    device = next(model.parameters()).device
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    if not isinstance(x, Tensor | Examples):
+        x = as_tensor("x", x)
     parts = x.split(batch_size) if isinstance(x, Tensor) else x.parts(batch_size)
     with evaluating(model):
-        return torch.cat([model(part.to(device)).to(part.device) for part in parts])
+        return torch.cat([as_outputs(model(part.to(device))).to(part.device) for part in parts])
+
+
+def as_outputs(found: object) -> Tensor:
+    """What a model gave, which must be one tensor.
+
+    >>> as_outputs((torch.zeros(1), None))
+    Traceback (most recent call last):
+    ValueError: the model must give one tensor of outputs, got a tuple; return the outputs alone.
+    """
+    if not isinstance(found, Tensor):
+        raise ValueError(
+            f"the model must give one tensor of outputs, got a {type(found).__name__}; return the "
+            f"outputs alone."
+        )
+    return found
 
 
 def evaluate(
@@ -60,7 +77,7 @@ def evaluate(
     >>> sorted(evaluate(model, torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])))
     ['ece', 'error', 'loss']
     """
-    loss = CrossEntropy() if loss is None else loss
+    loss, y = CrossEntropy() if loss is None else loss, as_labels(y)
     outputs = predict(model, x, batch_size=batch_size)
     found = {"error": 0.0, "loss": float(loss(outputs, y))}
     if isinstance(loss, CrossEntropy):

@@ -18,7 +18,7 @@ from labelgrad.step import Step, Views, bare, may_draw
 from labelgrad.training.batches import Batches
 from labelgrad.training.checkpoint import State, pack_optimizer, unpack_optimizer
 from labelgrad.training.errors import TrainingDivergedError
-from labelgrad.training.evaluation import evaluating
+from labelgrad.training.evaluation import as_outputs, evaluating
 
 MakeOptimizer = Callable[..., torch.optim.Optimizer]
 Groups = Callable[[nn.Module], Sequence[dict[str, Any]]]
@@ -218,7 +218,7 @@ class Trainer:
         first = self.labeled.batch(0).x[:2].to(self.device)
         try:
             with evaluating(self.model):
-                outputs = bare(self.model)(first)
+                outputs = as_outputs(bare(self.model)(first))
         except RuntimeError as error:
             raise ValueError(
                 f"the model must take examples of the shape {tuple(first.shape[1:])}, and it does "

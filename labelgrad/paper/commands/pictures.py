@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.console import add_missing, downloading, say_pictures
+from labelgrad.cli.console import Terminal, add_missing, downloading, say_pictures
 from labelgrad.paper.commands.options import Options
 from labelgrad.paper.picture_results import (
     Score,
@@ -81,7 +81,7 @@ def ready(data: str, options: Options) -> None:
     from labelgrad.datasets.picture_sets import load
     from labelgrad.paper.picture_task import SIZES, Task, task_rows
 
-    with downloading(Console()) as progress:
+    with downloading(Terminal()) as progress:
         pictures = load(data, options.data, progress, rebuilt=options.rebuilt)
     for labels in options.labels:
         task = Task(data, "supervised", labels, 0, options.imbalance, options.foreign)

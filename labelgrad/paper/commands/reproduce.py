@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.console import add_missing, say_pictures
+from labelgrad.cli.console import Terminal, add_missing, say_pictures
 from labelgrad.paper.commands.comparison import differences_table, summary_table
 from labelgrad.paper.commands.options import Options
 from labelgrad.paper.commands.pictures import run_pictures, run_table_1
@@ -169,7 +169,7 @@ def run_recipe(
     wanted = recipe.trials if trials is None else trials
     folder = out or Path("runs") / name
     options = Options(wanted, scale=size, out=folder, labels=labels, **given)
-    recipe.run(options, Console())
+    recipe.run(options, Terminal())
 
 
 def print_recipes() -> None:
@@ -177,7 +177,7 @@ def print_recipes() -> None:
     table = Table(Column("name", no_wrap=True), "what", "cost", "needs")
     for name, recipe in RECIPES.items():
         table.add_row(name, recipe.what, recipe.cost, recipe.needs)
-    Console().print(table)
+    Terminal().print(table)
 
 
 def _check_methods(given: tuple[str, ...], known: tuple[str, ...]) -> None:

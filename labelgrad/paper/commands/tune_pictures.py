@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.console import add_missing
+from labelgrad.cli.console import Terminal, add_missing
 from labelgrad.paper.commands.options import Options
 from labelgrad.paper.commands.pictures import PAPER, TODAY, ready, spelled
 from labelgrad.training.results import Line, Results
@@ -30,7 +29,7 @@ def tune_pictures(data: str, options: Options, *, seed: int) -> None:
     while any(search.done < options.trials for search in searches.values()):
         _round(data, searches, results, options)
     mine = [line for line in results.lines if line["method"] in methods]
-    Console().print(tuned_table(mine, options.trials))
+    Terminal().print(tuned_table(mine, options.trials))
 
 
 def _round(data: str, searches: dict[str, Any], results: Results, options: Options) -> None:

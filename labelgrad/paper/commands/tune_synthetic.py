@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.console import add_missing
+from labelgrad.cli.console import Terminal, add_missing
 from labelgrad.paper.figures.tuning import draw_tuning
 from labelgrad.paper.synthetic import SIZES, Settings
 from labelgrad.paper.synthetic_tuning import (
@@ -37,7 +36,7 @@ def tune_synthetic(
     *, trials: int, seed: int, workers: int, scale: str, out: Path, command: str
 ) -> None:
     """Search the whole space, then around the nearest; print the best, draw each one's effect."""
-    console = Console()
+    console = Terminal()
     results = Results(out, {"scale": scale, "size": asdict(SIZES[scale]), "search_seed": seed})
     options = _Options(workers, scale, command)
     _finish([("search", "all", s, FIRST_SEED) for s in spread(trials, seed)], results, options)
