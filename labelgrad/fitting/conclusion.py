@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from labelgrad.fitting.provenance import RANDOM
 from labelgrad.fitting.report import report_data
 from labelgrad.fitting.result import FOLD, FOLD_MEANS, SAID_BY, Counts, Result, Summary
 from labelgrad.fitting.student import Student, train_student
+from labelgrad.fitting.suspects import suspects
+from labelgrad.fitting.trust import trust_of
 from labelgrad.fitting.verdict import (
     LABELS,
     POOL,
@@ -34,6 +37,8 @@ from labelgrad.fitting.verdict import (
 )
 from labelgrad.report.page import render
 from labelgrad.witnesses.base import Witness
+
+MOST_SUSPECTS = 24  # on the page
 
 
 def finalize(
@@ -100,11 +105,13 @@ def finalize(
     arrays = held_out_arrays(trained, pooled, student)
     if RANDOM in origins:
         arrays |= fold_arrays(trained, pooled)
-    page = render(report_data(dataset, summary, arrays, labels, imputed))
     examples = examples_with_neighbours(
         dataset, imputed, outputs, typical_error, origins=origins, seed=plan.seed
     )
-    result = Result(predictor, summary, labels, arrays, page, folder, examples, pooled)
+    result = Result(predictor, summary, labels, arrays, "", folder, examples, pooled)
+    doubted = [each for each in suspects(result, MOST_SUSPECTS) if each.suspect]
+    shown = report_data(dataset, summary, arrays, labels, imputed, trust_of(result), doubted)
+    result = replace(result, page=render(shown))
     if folder is not None:
         if packed is not None:
             packed.write(folder)
