@@ -181,14 +181,14 @@ def apart_for(right: float) -> float:
 
 
 def count_lines(
-    y: Array, sums: Array, off: Array, seen: Array, labels: int, **cell: Any
+    y: Array, sums: Array, off: Array, seen: Array, labels: int, *, folds: int = 1, **cell: Any
 ) -> Iterator[Line]:
     """Coverage and width for each class, beside labels alone.
 
     `y` are shares (runs, classes), `sums` those of the predictions, `off` residuals (runs, classes,
     labels), and `seen` how many labels each class has.
     """
-    _, *ends = powered(sums / ROWS, off, ROWS, one_more=1.0)
+    _, *ends = powered(sums / ROWS, off, ROWS, one_more=1.0, folds=folds)
     low, high = (np.clip(end, seen / ROWS, 1.0) for end in ends)
     alone = [share_by_labels(count, labels) for count in range(labels + 1)]
     low_alone, high_alone = (
@@ -271,6 +271,7 @@ def cross_fitted_counts(runs: int) -> Iterator[Line]:
                 off,
                 seen,
                 labels,
+                folds=FOLDS,
                 by="cross-fitting",
                 right=mean_right,
                 probabilities="learned",

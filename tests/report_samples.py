@@ -6,12 +6,16 @@ from labelgrad.report.data import (
     Calibration,
     Confident,
     Curve,
+    Doubted,
     Estimate,
     Example,
     Gradients,
     Judged,
+    Promised,
     ReportData,
     Result,
+    Share,
+    Trust,
 )
 from labelgrad.training.evaluation import reliability
 
@@ -82,6 +86,15 @@ def result(measure="error", scale=1.0, names=WITNESSES):
     )
 
 
+def trust(names):
+    shares = [
+        Share(name, estimate(0.1 * place), estimate(0.11 * place, 1.2))
+        for place, name in enumerate(names, 2)
+    ]
+    promised = [Promised(0.05, 1737, 912, 1401, 0), Promised(0.02, 1737, 0, 0, 99)]
+    return Trust("By 60 random audits with 1 mistake.", promised, shares)
+
+
 def pictures(names=("cat", "dog", "bird"), *, note="A note.", file="new/1.png", **changes):
     first, second, third = names
     given = {
@@ -107,6 +120,8 @@ def pictures(names=("cat", "dog", "bird"), *, note="A note.", file="new/1.png", 
         "surest": [example(file, name, name) for name in names],
         "least_sure": [example(file, first, first), example(file, second, second)],
         "contested": [example(file, first, third), example(file, second, first)],
+        "trust": trust(names),
+        "suspects": [Doubted(example(file, first, first), third, f"others say {first}")],
     }
     return ReportData(**(RUN | given | changes))
 
@@ -125,6 +140,11 @@ def table(names=("cat", "dog"), columns=("weight", "legs"), *, cell="4", **chang
             Example(row.name, row.label, row.prediction, 0.9, 0.8, cells=(cell, "4"))
             for row in rows
         ],
+        "suspects": [
+            Doubted(
+                Example("17", names[0], names[0], 0.9, cells=(cell, "4")), names[1], "5 of 6 differ"
+            )
+        ],
     }
     return ReportData(**(RUN | given | changes))
 
@@ -140,5 +160,10 @@ def regression(**changes):
         "truth": truth.tolist(),
         "predicted": (truth + 10).tolist(),
         "contested": [Example("17", "151.5", "98.2")],
+        "trust": Trust(
+            "By 60 labels.",
+            shares=[Share("mean", Estimate(151, 148, 154), Estimate(150, 140, 160))],
+            of_classes=False,
+        ),
     }
     return ReportData(**(RUN | given | changes))

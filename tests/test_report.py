@@ -19,8 +19,8 @@ from PIL import Image
 
 from labelgrad.fitting.report import choose
 from labelgrad.report import charts, svg
-from labelgrad.report.data import Confident, Curve, Estimate, Example, Gradients, Judged
-from labelgrad.report.page import render, thumbnail
+from labelgrad.report.data import Confident, Curve, Estimate, Example, Gradients, Judged, Trust
+from labelgrad.report.page import render, thumbnail, with_promises
 from labelgrad.report.svg import plain
 from labelgrad.training.evaluation import calibration_error, reliability
 from tests.report_samples import (
@@ -264,6 +264,8 @@ def test_what_was_not_measured_is_left_out():
         contested=(),
         skipped=(),
         notes=(),
+        trust=None,
+        suspects=(),
     )
     sections = [given["id"] for tag, given in Page(render(bare)).elements if tag == "section"]
     assert sections == ["data"]
@@ -413,3 +415,26 @@ def test_nothing_is_contested_where_all_agree_and_rare_classes_leave_room():
     assert 9 in rows.surest
     with pytest.raises(ValueError, match="two or more classes"):
         choose([[1.0]], [[1.0]])
+
+
+def test_promises_and_suspects_are_on_the_page_with_why():
+    page = render(pictures())
+    assert "What can be promised" in page
+    assert "By 60 random audits with 1 mistake." in page
+    assert "912</td>" in page
+    assert "≥ 99" in page
+    assert "Given labels to look at first" in page
+    assert "others say cat</bdi>" in page
+    assert page.index('id="suspects"') < page.index('id="promises"') < page.index('id="data"')
+    assert "The mean of all values" in render(regression())
+
+
+def test_promises_are_made_anew_and_the_rest_stays():
+    page = render(pictures())
+    again = with_promises(page, Trust("Nothing is promised <yet>."), "classification")
+    assert "Nothing is promised &lt;yet&gt;." in again
+    assert "By 60 random audits" not in again
+    begin, end = "<!--promises-->", "<!--/promises-->"
+    assert page.partition(begin)[0] == again.partition(begin)[0]
+    assert page.partition(end)[2] == again.partition(end)[2]
+    assert with_promises("no such part", Trust("New."), "classification") == "no such part"

@@ -12,11 +12,12 @@ from rich.text import Text
 from labelgrad.cli.console import Terminal, progress, say, say_pictures
 from labelgrad.fitting.audits import Audits, draw_audit, save_audit, take_audit
 from labelgrad.fitting.count import Counts, count
-from labelgrad.fitting.labels import shown
+from labelgrad.fitting.labels import Label, shown
 from labelgrad.fitting.more import more_labels
 from labelgrad.fitting.promises import Promise, promised_labels
 from labelgrad.fitting.result import Result, load
 from labelgrad.fitting.suspects import save_suspects, suspects
+from labelgrad.fitting.trust import refresh_report
 from labelgrad.fitting.verdict import shown_error
 from labelgrad.guarantees.learning_curve import CurveAhead
 
@@ -77,6 +78,7 @@ def run_audit(
     console, result = Terminal(), load(run)
     if filled is not None:
         taken = take_audit(result, filled, new_classes=new_classes)
+        refresh_report(result)
         say(console, f"{taken.new} new answers; {_how_far(run)}")
         if taken.gaps:
             say(
@@ -198,7 +200,11 @@ def run_suspects(run: Path, *, most: int, out: Path | None) -> None:
     title = "Given labels, the most suspect first"
     table = Table(key, "given", "others say", "suspect", "why", title=title)
     for each in found:
-        cells = (shown(each.given), shown(each.other), "yes" if each.suspect else "")
+        cells = (
+            _with_chance(each.given, each.given_probability),
+            _with_chance(each.other, each.other_probability),
+            "yes" if each.suspect else "",
+        )
         table.add_row(*map(Text, (each.name, *cells, each.reason)))
     console.print(table)
     say(console, f"{many} of these {len(found)} are suspect; {judged} given labels were judged.")
@@ -208,3 +214,7 @@ def run_suspects(run: Path, *, most: int, out: Path | None) -> None:
             console,
             f"To fill in its column label, and hand back with labels --corrections: {out}",
         )
+
+
+def _with_chance(label: Label, probability: float | None) -> str:
+    return shown(label) if probability is None else f"{shown(label)} ({probability:.0%})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from labelgrad.fitting.result import Counts, Result, Summary
 from labelgrad.fitting.run_files import FOLD, FOLD_MEANS, SAID_BY
 from labelgrad.fitting.statements import Statements, of_classes, of_values
 from labelgrad.fitting.student import Student, train_student
+from labelgrad.fitting.suspects import suspects
+from labelgrad.fitting.trust import trust_of
 from labelgrad.fitting.verdict import (
     LABELS,
     POOL,
@@ -41,6 +44,8 @@ from labelgrad.fitting.verdict import (
 )
 from labelgrad.report.page import render
 from labelgrad.witnesses.base import Array, Witness
+
+MOST_SUSPECTS = 24  # on the page
 
 
 def finalize(
@@ -110,12 +115,14 @@ def finalize(
     arrays = held_out_arrays(trained, pooled, student)
     if RANDOM in origins:
         arrays |= fold_arrays(trained, pooled)
-    page = render(report_data(dataset, summary, arrays, labels, imputed))
     examples = examples_with_neighbours(
         dataset, imputed, outputs, typical_error, origins=origins, seed=plan.seed
     )
     statements = _statements(trained, said_by_each, imputed, outputs)
-    result = Result(predictor, summary, labels, arrays, page, folder, examples, pooled, statements)
+    result = Result(predictor, summary, labels, arrays, "", folder, examples, pooled, statements)
+    doubted = [each for each in suspects(result, MOST_SUSPECTS) if each.suspect]
+    shown = report_data(dataset, summary, arrays, labels, imputed, trust_of(result), doubted)
+    result = replace(result, page=render(shown))
     if folder is not None:
         save_labeled(folder, pooled.case)
         result.save(folder, packed)

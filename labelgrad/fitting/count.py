@@ -89,6 +89,7 @@ class Group(NamedTuple):
     said: Array  # (drawn, columns)
     truth: Array  # (drawn, columns), NaN for a gap
     others: Array  # (columns,): the sum of what is known of all other rows
+    folds: int = 1  # that the predictions are of
 
 
 def count(result: Result, *, confidence: float = CONFIDENCE) -> Counts:
@@ -100,8 +101,9 @@ def count(result: Result, *, confidence: float = CONFIDENCE) -> Counts:
     classes += [] if is_value else sorted(new)
     view = View(result, classes, looked_at)
     groups = [group for group in (view.audited(), view.drawn_at_random()) if group is not None]
-    if sum(len(group.truth) for group in groups) < 2:
-        raise ValueError(no_random_labels(result, "An interval"))
+    folds = max((group.folds for group in groups), default=1)
+    if sum(len(group.truth) for group in groups) <= folds:
+        raise ValueError(no_random_labels(result, "A promise or an interval"))
     rows = len(result.examples)
     gaps = any(np.isnan(group.truth).any() for group in groups)
     if is_value and gaps:
@@ -150,7 +152,8 @@ def _powered(
     off = np.concatenate(residuals).T  # (columns, drawn)
     extra = None if len(off) == 1 else 1.0
     fewest = min(group.rows for group in groups)
-    return powered(predicted, off, fewest, one_more=extra, confidence=confidence)
+    folds = max(group.folds for group in groups)
+    return powered(predicted, off, fewest, one_more=extra, folds=folds, confidence=confidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,6 +217,7 @@ class View:
             said,
             np.stack([self._column(example.given) for example in mine]),
             self._known(leave_out={example.name for example in mine}),
+            max(1, len(means)),
         )
 
     def seen(self) -> Array:

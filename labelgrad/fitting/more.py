@@ -106,6 +106,7 @@ def smaller_trainings(
     case: Case,
     sizes: Sequence[int],
     *,
+    witnesses: Sequence[str] = QUICK,
     series: int = SERIES,
     on_series: Callable[[int, int], None] | None = None,
 ) -> Array:
@@ -130,7 +131,7 @@ def smaller_trainings(
             warnings.simplefilter("ignore")  # that a search has not converged is no news
             heard = [
                 witness.hear(case.x, versions, case.classes, case.seed)
-                for witness in witnesses_named(QUICK)
+                for witness in witnesses_named(witnesses)
             ]
         for place, size in enumerate(sizes):
             hidden = order[size:]

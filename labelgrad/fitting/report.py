@@ -15,6 +15,7 @@ from labelgrad.fitting.cross_validation import CurvePoint
 from labelgrad.fitting.labels import Imputed, ImputedLabel, shown
 from labelgrad.fitting.result import Summary
 from labelgrad.fitting.run_files import SAID_BY
+from labelgrad.fitting.suspects import Suspect
 from labelgrad.fitting.verdict import BASELINE, LEVEL, Verdict, calibrated
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
@@ -22,10 +23,12 @@ from labelgrad.report.data import (
     Calibration,
     Confident,
     Curve,
+    Doubted,
     Example,
     Gradients,
     ReportData,
     Result,
+    Trust,
 )
 from labelgrad.training.evaluation import reliability
 
@@ -46,6 +49,8 @@ def report_data(
     held_out: dict[str, NDArray[Any]],
     labels: Sequence[ImputedLabel],
     imputed: Imputed,
+    trust: Trust,
+    suspects: Sequence[Suspect] = (),
 ) -> ReportData:
     """Everything the page shows, some of the imputed labels among it."""
     verdict, plan, kind = summary.verdict, summary.plan, kind_named(dataset.kind)
@@ -85,7 +90,23 @@ def report_data(
         surest=examples(chosen.surest),
         least_sure=examples(chosen.least_sure),
         contested=examples(chosen.contested),
+        trust=trust,
+        suspects=[_doubted(dataset, each) for each in suspects],
     )
+
+
+def _doubted(dataset: Dataset, each: Suspect) -> Doubted:
+    place = dataset.names.index(each.name)
+    looks = kind_named(dataset.kind).show(dataset.preprocessing, dataset.x[place].numpy())
+    example = Example(
+        each.name,
+        shown(each.other),
+        shown(each.other),
+        each.other_probability,
+        picture=looks.picture,
+        cells=looks.cells,
+    )
+    return Doubted(example, shown(each.given), each.reason)
 
 
 def _division(examples: int, folds: int) -> str:

@@ -62,8 +62,7 @@ def suspects(result: Result, most: int = 20) -> list[Suspect]:
                 float(said[label, own]),
                 float(said[label, other]),
                 place < ranked.suspect,
-                f"{against} of {len(others)} witnesses say otherwise; together {classes[other]} "
-                f"{said[label, other]:.0%}, {classes[own]} {said[label, own]:.0%}",
+                f"{against} of {len(others)} witnesses say otherwise",
             )
         )
     return found
@@ -71,8 +70,17 @@ def suspects(result: Result, most: int = 20) -> list[Suspect]:
 
 def save_suspects(found: Sequence[Suspect], key: str, path: Path) -> None:
     """Write suspects as CSV, with an empty column `label` to fill in and hand back."""
-    rows = [[each.name, "", shown(each.given), shown(each.other), each.reason] for each in found]
-    write_whole(path, csv_bytes([key, "label", "given", "other", "reason"], rows))
+    columns = [key, "label", "given", "other", "given_probability", "other_probability", "reason"]
+    rows = [
+        [
+            each.name,
+            "",
+            *map(shown, (each.given, each.other, each.given_probability, each.other_probability)),
+            each.reason,
+        ]
+        for each in found
+    ]
+    write_whole(path, csv_bytes(columns, rows))
 
 
 def _probabilities(outputs: np.ndarray) -> np.ndarray:

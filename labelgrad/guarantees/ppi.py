@@ -12,10 +12,11 @@ on the same few labels makes the interval too narrow.
 
 The interval is Student's, of finitely many rows, with one mistake more than was seen:
 
-    ± t · √((Σ(d − mean d)² + d₀²) / (n − 1) / n · (1 − n/N)),    d = y − f
+    ± t · √((Σ(d − mean d)² + d₀²) / (n − k) / n · (1 − n/N)),    d = y − f
 
 d₀ is 1 for shares, and the largest |d| for values. Without it few labels that are all right would
-call a share certain.
+call a share certain. k is 1, or the number of folds: their models share labels, so out-of-fold
+residuals are not quite independent, and t has n − k degrees of freedom.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ def powered(
     rows: int,
     *,
     one_more: ArrayLike | None = None,
+    folds: int = 1,
     confidence: float = CONFIDENCE,
 ) -> tuple[Array, Array, Array]:
     """The estimate and both ends, from means `predicted` (…) and `residuals` y − f (…, labels).
@@ -113,13 +115,16 @@ def powered(
     check_share("confidence", confidence)
     off = np.asarray(residuals, dtype=float)
     labels = off.shape[-1]
-    if labels < 2:
-        raise ValueError(f"An interval needs at least 2 labels drawn at random, got {labels}.")
+    if labels <= folds:
+        raise ValueError(
+            f"An interval needs at least {folds + 1} labels drawn at random, got {labels}."
+        )
     value: Array = np.asarray(predicted, dtype=float) + off.mean(-1)
     extra = np.abs(off).max(-1) if one_more is None else np.asarray(one_more, dtype=float)
     spread = ((off - off.mean(-1, keepdims=True)) ** 2).sum(-1) + extra**2
     left = max(0.0, 1 - labels / rows)  # where every row has been looked at, nothing is unknown
-    half = t.ppf((1 + confidence) / 2, labels - 1) * np.sqrt(spread / (labels - 1) / labels * left)
+    free = labels - folds
+    half = t.ppf((1 + confidence) / 2, free) * np.sqrt(spread / free / labels * left)
     return value, value - half, value + half
 
 

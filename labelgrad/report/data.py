@@ -145,6 +145,45 @@ class Example:
     cells: Sequence[str] = ()
 
 
+@dataclass(frozen=True)
+class Promised:
+    """How many labels can be handed back of which at most a share is wrong."""
+
+    at_most: float
+    rows: int  # imputed labels in all
+    handed_back: int
+    rest_by_hand: int  # handed back where the promise is of all rows, the others by hand
+    more: int  # audits that it takes at least until something is handed back
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of a class, or the mean of values, beside that of labels alone."""
+
+    of: str
+    share: Estimate
+    alone: Estimate
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What can be promised of the labels and said of all rows, and what that rests on."""
+
+    sentence: str
+    promised: Sequence[Promised] = ()
+    shares: Sequence[Share] = ()
+    of_classes: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Doubted:
+    """A given label that is probably wrong, and why; `example` has the label others speak for."""
+
+    example: Example
+    given: str
+    why: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReportData:
     """Everything on the page.
@@ -187,6 +226,8 @@ class ReportData:
     surest: Sequence[Example] = ()
     least_sure: Sequence[Example] = ()
     contested: Sequence[Example] = ()
+    trust: Trust | None = None
+    suspects: Sequence[Doubted] = ()
 
     def __post_init__(self) -> None:
         _one_of("task", self.task, TASKS)

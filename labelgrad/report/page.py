@@ -17,12 +17,14 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from labelgrad.report import charts
-from labelgrad.report.data import Curve, Example, ReportData
+from labelgrad.report.data import Curve, Example, ReportData, Trust
+from labelgrad.report.shares import shares
 from labelgrad.report.svg import Format, cut, number, percent, plain
 
 HERE = Path(__file__).parent
 MOST_SKIPPED = 200  # shown by name
 LARGEST = 96  # pixels of a side of a picture, of which a page may hold hundreds
+BEGIN, END = "<!--promises-->", "<!--/promises-->"  # names from the data cannot look like these
 TINY = 48  # below this, pixels are shown as squares
 
 
@@ -66,6 +68,7 @@ def render(data: ReportData) -> str:
         .get_template("page.html")
         .render(
             data=data,
+            promises=Markup(promises_section(data.trust, data.task)),
             policy=_policy(style, script),
             style=Markup(style),
             script=Markup(script),
@@ -81,6 +84,25 @@ def render(data: ReportData) -> str:
     )
 
 
+def promises_section(trust: Trust | None, task: str) -> str:
+    """The part of the page about what can be promised; nothing where there is nothing to say."""
+    form = percent if task == "classification" else number
+    return _environment().get_template("promises.html").render(trust=trust, form=form)
+
+
+def with_promises(page: str, trust: Trust, task: str) -> str:
+    r"""A page with that part anew, such as after an audit; a page without it stays as it is.
+
+    >>> with_promises("<!--promises-->old<!--/promises-->", Trust("New."), "regression")[:38]
+    '<!--promises--><section id="promises">'
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        return page
+    return before + begin + promises_section(trust, task) + end + after
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -93,7 +115,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
     environment.filters |= {"cut": cut, "broken": broken, "whole": whole, "fixed": fixed}
-    environment.globals |= {"charts": charts, "thumbnail": thumbnail}
+    environment.globals |= {"charts": charts, "thumbnail": thumbnail, "shares": shares}
     environment.tests["tiny"] = lambda picture: max(np.shape(picture)) < TINY
     return environment
 
