@@ -1,6 +1,6 @@
 """A few seconds of every attack; `make torture` goes on for as long as it is asked to.
 
-With LABELGRAD_TORTURE_MINUTES set, as a nightly job would, it takes so many minutes.
+With LABELGRAD_TORTURE_MINUTES set, as in the workflow, it takes so many minutes.
 """
 
 import json

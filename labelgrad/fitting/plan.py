@@ -262,7 +262,8 @@ def fingerprint(dataset: Dataset) -> str:
 
 def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
     """The plan of a run that was begun; what is asked for now must be what was asked for then."""
-    kept, plan = _kept(folder)
+    kept = _kept(folder)
+    plan = kept.plan
     for field in fields(Plan):
         wanted, had = asked.get(field.name), getattr(plan, field.name)
         if field.name == "method" and wanted is not None:
@@ -274,14 +275,14 @@ def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
                 f"The run in {folder} was begun with {field.name} {had}, got {wanted}; leave it "
                 f"out, or begin in another folder."
             )
-    if kept.get("encoders", {}) != dataset.encoders:
-        begun, now = (", ".join(c) or NONE for c in (kept.get("encoders", {}), dataset.encoders))
+    if kept.encoders != dataset.encoders:
+        begun, now = (", ".join(c) or NONE for c in (kept.encoders, dataset.encoders))
         other = " with other weights or another size" if begun == now else ""
         raise ValueError(
             f"The run in {folder} was begun with the encoder {begun}, got {now}{other}; leave it "
             f"out, or begin in another folder."
         )
-    had, has = kept["data"], dataset.summary
+    had, has = kept.data, dataset.summary
     if had | {"fingerprint": None} != has | {"fingerprint": None}:
         raise ValueError(
             f"The data are not those the run in {folder} was begun with: it had {had['labeled']} "
@@ -300,27 +301,37 @@ def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
 
 def kept_encoders(folder: Path) -> list[str]:
     """The names of the encoders that a run was begun with, for it to go on with them."""
-    names = list(_kept(folder)[0].get("encoders", {}))
-    return [name for name in names if name != BAG_OF_WORDS] or [NONE]
+    return [name for name in _kept(folder).encoders if name != BAG_OF_WORDS] or [NONE]
 
 
 def begun_with(folder: Path) -> str | None:
     """The fingerprint of the corrections that a run was begun with, if there were any."""
-    corrections: str | None = _kept(folder)[0].get("corrections")
-    return corrections
+    return _kept(folder).corrections
 
 
-def _kept(folder: Path) -> tuple[dict[str, Any], Plan]:
+@dataclass(frozen=True)
+class _Kept:
+    """The content of `plan.json`."""
+
+    version: int
+    plan: Plan
+    data: dict[str, Any]
+    encoders: dict[str, Any]
+    corrections: str | None = None
+
+    def __post_init__(self) -> None:
+        if not {"labeled", "unlabeled", "fingerprint"} <= self.data.keys():
+            raise ValueError("it does not say what the data were")
+
+
+def _kept(folder: Path) -> _Kept:
     try:
         content = (folder / FILE).read_bytes()
         version = read_json(content)["version"]
         if version != VERSION:
             raise ValueError(f"it is of version {version}, and this is {VERSION}")
-        kept = read_sealed(content)
-        if not {"labeled", "unlabeled", "fingerprint"} <= kept["data"].keys():
-            raise ValueError("it does not say what the data were")
-        return kept, built(Plan, kept["plan"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return built(_Kept, read_sealed(content))
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{folder / FILE} cannot be used ({error}); begin in another folder."
         ) from None

@@ -17,6 +17,7 @@ from pathlib import Path
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"  # threads do not survive a fork
+os.environ["LABELGRAD_ENCODER"] = "none"  # an encoder keeps its features in a folder for all runs
 
 from tests.adversarial import crafted, damage, faults, fuzz, kills, misuse  # noqa: E402
 from tests.adversarial.cases import Part, Tally, run_cases  # noqa: E402
@@ -70,7 +71,7 @@ def main() -> int:
         ends = float("inf") if few else began + 60 * given.minutes
         for part in itertools.cycle(parts) if not few else parts:
             turn = min(ends, float("inf") if few else time.monotonic() + 60 * part.share)
-            place = Path(folder) / part.name.replace(" ", "-")
+            place = Path(folder) / (part.folder or part.name).replace(" ", "-")
             attack(part, place, tally, cases=int(asked.get(part.name) or 10**6), until=turn)
             tally.minutes = before + (time.monotonic() - began) / 60
             tally.save()

@@ -46,6 +46,7 @@ class Part:
     name: str
     prepare: Callable[[Path], None]
     case: Callable[[int, random.Random, Path], str]
+    folder: str = ""  # where it is prepared, if not in one of its own name
     batch: int = 100  # cases in one forked process
     share: float = 1.0  # of the time
     most_seconds: float = LONGEST

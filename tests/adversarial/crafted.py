@@ -218,10 +218,10 @@ def case(seed: int, draw: random.Random, place: Path) -> str:
     folder = damage.copy_of(place, kind)
     run, data = folder / "run", damage.KINDS[kind]
     with only_inside(folder):
-        if draw.random() < 0.1:
-            outcome = _resumed(run, draw, folder, data)
+        if draw.random() < (0.4 if kind == "few" else 0.02):
+            outcome = _resumed(run, draw, folder, kind)
         else:
-            outcome = _looked_at(run, draw, folder, data, pool=kind != "pictures")
+            outcome = _looked_at(run, draw, folder, data, pool=kind in damage.POOLED)
     return outcome
 
 
@@ -252,7 +252,7 @@ def _looked_at(run: Path, draw: random.Random, folder: Path, data: str, *, pool:
     return "answered" if all(found.values()) else "refused"
 
 
-def _resumed(run: Path, draw: random.Random, folder: Path, data: str) -> str:
+def _resumed(run: Path, draw: random.Random, folder: Path, kind: str) -> str:
     """A plan or a checkpoint that is whole, but says something wild."""
     if draw.random() < 0.5:
         plan = wild(read_sealed((run / "plan.json").read_bytes()), draw)
@@ -268,8 +268,8 @@ def _resumed(run: Path, draw: random.Random, folder: Path, data: str) -> str:
             write_tensors(path, tensors, info)
         else:
             write_tensors(path, tensors, wild(info, draw))
-    said = command(*damage._fit(data), cwd=folder)
+    said = command(*damage.fit_again(kind), cwd=folder)
     return "refused" if refused(said) else "resumed"
 
 
-PART = Part("crafted", prepare, case, batch=50, most_seconds=20.0, most_megabytes=2048)
+PART = Part("crafted", prepare, case, "damage", batch=50, most_seconds=20.0, most_megabytes=2048)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.adversarial.cases import Finding, Part, only_inside
 from tests.adversarial.targets import (
+    LABELED,
     Said,
     answer,
     arrays,
@@ -20,9 +21,16 @@ from tests.adversarial.targets import (
     table,
 )
 
-KINDS = {"classes": "pets.csv", "values": "values.csv", "pictures": "pictures.npz"}
-EXPORTED, RESUMED = 0.02, 0.03  # of the cases
+KINDS = {
+    "classes": "pets.csv",
+    "values": "values.csv",
+    "pictures": "pictures.npz",
+    "few": "few.csv",
+}
+EXPORTED, RESUMED = 0.01, 0.01  # of the cases
+FEW = 3  # labels of the run whose resumes are quick: there is nothing to hold out
 CHANGED = "was changed after"
+POOLED = ("classes", "values")
 _ready: dict[tuple[int, str], Path] = {}  # the copies of this process that are whole
 
 
@@ -36,19 +44,19 @@ def prepare(place: Path) -> None:
         if kind == "pictures":
             arrays(folder / data)
         else:
-            table(folder / data, values=kind == "values")
-        keep = () if kind == "pictures" else ("--keep-pool",)
-        said = command(*_fit(data), *keep, cwd=folder)
+            table(folder / data, values=kind == "values", labeled=FEW if kind == "few" else LABELED)
+        keep = ("--keep-pool",) if kind in POOLED else ()
+        said = command(*fit_again(kind), *keep, cwd=folder)
         assert said.code == 0, said.err
         wanted = answer(folder / "run", folder / data, pool=bool(keep))
         (folder / "wanted.json").write_text(json.dumps(wanted))
 
 
-def _fit(data: str) -> tuple[str, ...]:
-    method = (
-        ("--witnesses", "linear,neighbours") if data.endswith("csv") else ("--witnesses", "none")
-    )
-    return ("fit", data, "--out", "run", "--resume", "--steps", "2", *method)
+def fit_again(kind: str) -> tuple[str, ...]:
+    """The command that makes a run of this kind, or goes on with it."""
+    witnesses = "linear,neighbours" if kind in POOLED else "none"
+    order = ("fit", KINDS[kind], "--out", "run", "--resume", "--steps", "2")
+    return (*order, "--witnesses", witnesses)
 
 
 def copy_of(place: Path, kind: str) -> Path:
@@ -83,9 +91,11 @@ def case(seed: int, draw: random.Random, place: Path) -> str:
     """One file damaged: what is said is as before, or is said to be changed, or is a refusal."""
     kind = draw.choice(list(KINDS))
     folder = copy_of(place, kind)
-    run, data = folder / "run", KINDS[kind]
+    run = folder / "run"
     files = sorted(path for path in run.rglob("*") if path.is_file())
-    path = draw.choice(files if draw.random() < 0.3 else [p for p in files if p.parent == run])
+    if kind != "few":  # there the checkpoints have their turn
+        files = [path for path in files if path.relative_to(run).parts[0] != "checkpoint"]
+    path = draw.choice(files)
     whole = path.read_bytes()
     other = damaged(whole, draw)
     path.unlink() if other is None else path.write_bytes(other)
@@ -95,7 +105,7 @@ def case(seed: int, draw: random.Random, place: Path) -> str:
         return "the same bytes"
     with only_inside(folder):
         if name == "plan.json" or name.startswith("checkpoint/") or draw.random() < RESUMED:
-            said = command(*_fit(data), cwd=folder)
+            said = command(*fit_again(kind), cwd=folder)
             if refused(said):
                 return "refused"
             wanted = content(place / kind / "run")
