@@ -344,7 +344,9 @@ def test_a_new_kind_is_a_class_and_a_place_in_the_list(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match=r"must be words like the training data, and .* table"):
         prepare(source.preprocessing, csv_file(tmp_path))
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="must be one of table, pictures, arrays, got 'words'"):
+    with pytest.raises(
+        ValueError, match="must be one of table, texts, pictures, arrays, got 'words'"
+    ):
         kinds.kind_named("words")
 
 

@@ -19,6 +19,7 @@ from labelgrad.encoders import found, text
 from labelgrad.encoders.bag_of_words import BagOfWords
 from labelgrad.encoders.pictures import picture_encoder
 from labelgrad.inputs.base import Encoding
+from labelgrad.inputs.kept import check_preprocessing
 from labelgrad.inputs.kinds import kind_named, prepare, read
 from labelgrad.inputs.mixed import is_prose
 
@@ -188,7 +189,7 @@ def test_columns_that_are_not_there_are_told(table):
         read(table(), target="stars", text="review", picture="review")
     with pytest.raises(ValueError, match="`text` is for table"):
         read([[1.0], [2.0]], [0, 1], text="a")
-    with pytest.raises(ValueError, match="`encoder` is for table or pictures"):
+    with pytest.raises(ValueError, match="`encoder` is for table or texts or pictures"):
         read([[1.0], [2.0]], [0, 1], encoding=with_letters())
 
 
@@ -281,6 +282,27 @@ def test_data_frames_have_texts_too():
     assert source.originals[0][0] == reviews()["review"][0]
 
 
+def test_a_kept_preprocessing_is_checked_before_it_is_used(table):
+    for encoding in (None, with_letters()):
+        source = read(table(), target="stars", encoding=encoding)
+        kept, shape = json.loads(json.dumps(source.preprocessing)), source.x.shape[1:]
+        check_preprocessing(kept, "table", shape)
+        with pytest.raises(ValueError, match="makes examples of"):
+            check_preprocessing(kept, "table", (shape[0] + 1,))
+        for change in (
+            lambda b: b.pop("mean"),
+            lambda b: b.update(scale=0.0),
+            lambda b: b.update(scale="1"),
+            lambda b: b["encoder"].update(name=None),
+            lambda b: b["encoder"].update(name="tf-idf", words=[1]),
+            lambda b: b["encoder"].update(name="tf-idf", directions="%%"),
+        ):
+            damaged = json.loads(json.dumps(kept))
+            change(damaged["blocks"][0])
+            with pytest.raises(ValueError, match=r"`preprocessing`|must be|needs|block|encoder"):
+                check_preprocessing(damaged, "table", shape)
+
+
 # Pictures in a table
 
 
@@ -356,6 +378,63 @@ def test_pictures_without_an_encoder_are_left_out(table, tmp_path):
     assert any(
         "Left out (pictures, and no encoder to read them): 'shot'" in n for n in source.notes
     )
+
+
+# Folders of texts
+
+
+@pytest.fixture
+def letters(tmp_path):
+    """A subfolder for each class, and one for the others."""
+    table = reviews()
+    for row, (words, stars) in enumerate(zip(table["review"], table["stars"], strict=True)):
+        folder = tmp_path / "letters" / (stars or "unlabeled")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{row:02d}.txt").write_text(words + "\n")
+    return tmp_path / "letters"
+
+
+@pytest.mark.parametrize("encoding", [None, with_letters()])
+def test_a_folder_of_texts_is_what_a_table_of_them_is(letters, table, encoding):
+    source = read(letters, encoding=encoding)
+    assert (source.kind, source.classes) == ("texts", ("bad", "good"))
+    assert source.frozen_features
+    assert source.summary["labeled"] == 20
+    order = [int(name[-6:-4]) for name in source.names]
+    wanted = read(table(["review"]), target="stars", encoding=encoding).x[order]
+    assert torch.allclose(source.x, wanted, atol=1e-3)
+    again = prepare(json.loads(json.dumps(source.preprocessing)), letters, encoding=encoding)
+    assert torch.equal(again.x, source.x)
+    one = prepare(source.preprocessing, letters / "good" / "01.txt", encoding=encoding)
+    assert torch.allclose(one.x[0], source.x[source.names.index("good/01.txt")], atol=1e-6)
+    shown = kind_named("texts").show(source.preprocessing, source.x[0], source.originals[0])
+    assert shown.cells[0].startswith(reviews()["review"][0][:20])
+
+
+def test_texts_in_other_encodings(letters):
+    (letters / "good" / "01.txt").write_bytes("grüße und mehr".encode("utf-16"))
+    (letters / "good" / "03.txt").write_bytes("grüße und mehr".encode("utf-8-sig"))
+    (letters / "good" / "05.txt").write_bytes("grüße und mehr".encode("latin-1"))
+    (letters / "good" / "07.txt").write_bytes(b"\0\1\2")
+    (letters / "good" / "09.txt").write_bytes(b"")
+    (letters / "good" / "11.txt").write_text("ä" * 3_000_000)
+    source = read(letters)
+    assert dict(source.skipped) == {
+        "good/05.txt": "not UTF-8; save it as UTF-8",
+        "good/07.txt": "not a text: it has a zero byte in it",
+    }
+    texts = dict(zip(source.names, source.originals, strict=True))
+    assert texts["good/01.txt"] == texts["good/03.txt"] == "grüße und mehr"
+    assert len(texts["good/11.txt"]) == 2_000_000
+    assert source.x[source.names.index("good/09.txt")].abs().sum() == 0
+    with pytest.raises(ValueError, match=r"good/05.txt cannot be read as a text: not UTF-8"):
+        read(letters, strict=True)
+
+
+def test_a_folder_with_pictures_is_one_of_pictures(letters):
+    Image.new("RGB", (9, 9), "red").save(letters / "good" / "a.png")
+    with pytest.raises(ValueError, match="only one class"):
+        read(letters)
 
 
 # sentence-transformers, which a stand-in takes the place of

@@ -74,7 +74,7 @@ def demo(
 
 @app.command(epilog="Example: labelgrad fit pets.csv --target kind --witnesses linear,neighbours")
 def fit(
-    data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
+    data: Annotated[Path, typer.Argument(help="Folder of pictures or texts, table, .npz file.")],
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA if not given.")] = None,
     labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
     target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
@@ -344,7 +344,7 @@ def review(
 
 @app.command(epilog="Example: labelgrad compare pets.csv --target kind --methods supervised,lga")
 def compare(
-    data: Annotated[Path, typer.Argument(help="Folder of pictures, table, or .npz file.")],
+    data: Annotated[Path, typer.Argument(help="Folder of pictures or texts, table, .npz file.")],
     methods: Annotated[
         str,
         typer.Option(

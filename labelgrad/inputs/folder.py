@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -60,6 +60,99 @@ def _hidden(name: str) -> bool:
 
 def _printable(name: str) -> str:
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+class LabeledFiles(NamedTuple):
+    """The files of a folder that are examples, and the labels of those that have one."""
+
+    chosen: dict[str, Path]
+    labels: dict[str, str]
+    where: str  # the labels stand, as a sentence calls it
+    folders: bool  # whether subfolders are the classes
+    refused: dict[str, str]
+    others: list[str]  # files that are no examples
+    what: str  # the examples are, such as pictures
+    notes: list[str]
+
+    def left_out(self, names: Sequence[str]) -> list[str]:
+        """What to say where only the files of these names could be read."""
+        notes, whole = [], set(names)
+        lost = {self.labels.get(name, "") for name in self.chosen}
+        lost -= {self.labels.get(name, "") for name in whole} | {""}
+        if lost and self.folders:
+            classes = join_few(sorted(lost))
+            notes.append(f"Left out, because none of their {self.what} can be read: {classes}.")
+        if self.others:
+            notes.append(f"Not {self.what} by their names, and not read: {join_few(self.others)}.")
+        return notes
+
+
+def labeled_files(
+    folder: Path,
+    labels: Path | None,
+    belongs: Callable[[str], bool],
+    what: str,
+    *,
+    strict: bool,
+) -> LabeledFiles:
+    """The files whose names `belongs` says yes to, or that are listed, and their labels.
+
+    The labels are the subfolders' names, or stand in a file: the given one, or `labels.csv`.
+    """
+    files = checked_files(folder, strict=strict)
+    if labels is None and LABELS_FILE in files.refused:
+        raise ValueError(f"{LABELS_FILE} cannot be read: {files.refused[LABELS_FILE]}.")
+    folders = labels is None and LABELS_FILE not in files.inside
+    if folders:
+        known, where, notes = _by_folder(folder, files, belongs, what)
+    else:
+        path = labels or files.inside[LABELS_FILE]
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no labels file {path}.")
+        known, where = file_labels(path, files), path.name
+        notes = [f"Labels are those in {path.name}; files it does not list have none."]
+    chosen = {name: path for name, path in files.inside.items() if belongs(name) or name in known}
+    if not chosen:
+        raise ValueError(f"The folder {folder} holds no {what}.")
+    if not any(known.values()):
+        raise ValueError(
+            f"The folder {folder} does not say what its {what} show: put those of each "
+            f"class into a subfolder of its own and the others into `unlabeled`, or list them "
+            f"in {LABELS_FILE} with the columns file and label."
+        )
+    others = [name for name in files.inside if name not in chosen and name != LABELS_FILE]
+    return LabeledFiles(chosen, known, where, folders, files.refused, others, what, notes)
+
+
+def _by_folder(
+    folder: Path, files: Files, belongs: Callable[[str], bool], what: str
+) -> tuple[dict[str, str], str, list[str]]:
+    labels = {name: folder_label(name) for name in files.inside if belongs(name)}
+    loose = sum("/" not in name for name in labels)
+    said = f"{what.capitalize()} outside the subfolders are unlabeled: {loose}."
+    return labels, f"The folder {folder}", [said] if loose else []
+
+
+def new_files(
+    data: Path, belongs: Callable[[str], bool], what: str, *, strict: bool
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """Examples without labels, which are all that belong in a folder, or one file; and others."""
+    if data.is_file():
+        return {data.name: data}, {}
+    files = checked_files(data, strict=strict)
+    chosen = {name: path for name, path in files.inside.items() if belongs(name)}
+    if not chosen:
+        raise ValueError(f"The folder {data} holds no {what}.")
+    return chosen, files.refused
+
+
+def checked_files(folder: Path, *, strict: bool) -> Files:
+    """All files of a folder; if it is `strict`, each must be one that can be read."""
+    files = files_in(folder)
+    if strict and files.refused:
+        name, reason = next(iter(files.refused.items()))
+        raise ValueError(f"{name} cannot be read: {reason}.")
+    return files
 
 
 def folder_label(name: str) -> str:

@@ -22,7 +22,6 @@ from labelgrad.inputs.base import (
     Reading,
     Scale,
     Shown,
-    join_few,
 )
 from labelgrad.inputs.encoded import (
     Block,
@@ -33,7 +32,7 @@ from labelgrad.inputs.encoded import (
     picture_features,
     thumbnail,
 )
-from labelgrad.inputs.folder import LABELS_FILE, Files, file_labels, files_in, folder_label
+from labelgrad.inputs.folder import labeled_files, new_files
 from labelgrad.inputs.pixels import (
     LARGEST,
     Paths,
@@ -72,18 +71,8 @@ class ImageFolder:
         size = reading.size
         if size is not None and not (isinstance(size, int) and 1 <= size <= LARGEST_SIZE):
             raise ValueError(f"`size` must be from 1 to {LARGEST_SIZE} pixels, got {size}.")
-        files = _files(data, reading.strict)
-        given = _given(data, reading.labels, files)
-        chosen = {n: path for n, path in files.inside.items() if is_picture(n) or n in given.labels}
-        if not chosen:
-            raise ValueError(f"The folder {data} holds no pictures.")
-        if not any(given.labels.values()):
-            raise ValueError(
-                f"The folder {data} does not say what its pictures show: put those of each "
-                f"class into a subfolder of its own and the others into `unlabeled`, or list them "
-                f"in {LABELS_FILE} with the columns file and label."
-            )
-        loaded = _loaded(chosen, reading)
+        given = labeled_files(data, reading.labels, is_picture, "pictures", strict=reading.strict)
+        loaded = _loaded(given.chosen, reading)
         names = loaded.names
         cells = [given.labels.get(name, "") for name in names]
         found = targets(cells, reading.task, given.where, folders=given.folders)
@@ -94,10 +83,10 @@ class ImageFolder:
             found.task,
             found.classes,
             names,
-            loaded.skipped + list(files.refused.items()),
-            given.notes + found.notes + loaded.notes + _left_out(files, chosen, given, names),
+            loaded.skipped + list(given.refused.items()),
+            given.notes + found.notes + loaded.notes + given.left_out(names),
             found.preprocessing(self.name, **loaded.kept),
-            [chosen[name] for name in names] if "blocks" in loaded.kept else None,
+            [given.chosen[name] for name in names] if "blocks" in loaded.kept else None,
         )
 
     def inputs(self, data: object) -> Inputs:
@@ -107,10 +96,7 @@ class ImageFolder:
         self, preprocessing: dict[str, Any], data: Path, *, strict: bool, encoding: Encoding
     ) -> Prepared:
         """All pictures of a folder and its subfolders, or one picture."""
-        files = _files(data, strict) if data.is_dir() else Files({data.name: data}, {})
-        chosen = {n: file for n, file in files.inside.items() if is_picture(n) or data.is_file()}
-        if not chosen:
-            raise ValueError(f"The folder {data} holds no pictures.")
+        chosen, refused = new_files(data, is_picture, "pictures", strict=strict)
         if "blocks" in preprocessing:
             block = Block.of(preprocessing["blocks"][0])
             encoder = encoder_again(block.record, encoding)
@@ -119,7 +105,7 @@ class ImageFolder:
         else:
             names, pixels, skipped = _load(chosen, preprocessing["size"], strict=strict)
             x = _tensor(pixels, preprocessing["channels"])
-        return Prepared(x, names, skipped + list(files.refused.items()))
+        return Prepared(x, names, skipped + list(refused.items()))
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
         return DEFAULTS if len(shape) == 3 else ROWS.defaults(shape)
@@ -150,38 +136,6 @@ class ImageFolder:
 
 
 ROWS = Table()  # features are trained on like the rows of a table
-
-
-def _files(folder: Path, strict: bool) -> Files:
-    files = files_in(folder)
-    if strict and files.refused:
-        name, reason = next(iter(files.refused.items()))
-        raise ValueError(f"{name} cannot be read: {reason}.")
-    return files
-
-
-class _Given(NamedTuple):
-    """The label of each file, where it stands, whether by folders, and what to say."""
-
-    labels: dict[str, str]
-    where: str
-    folders: bool
-    notes: list[str]
-
-
-def _given(folder: Path, labels: Path | None, files: Files) -> _Given:
-    if labels is None and LABELS_FILE in files.refused:
-        raise ValueError(f"{LABELS_FILE} cannot be read: {files.refused[LABELS_FILE]}.")
-    if labels is None and LABELS_FILE not in files.inside:
-        by_folder = {name: folder_label(name) for name in files.inside if is_picture(name)}
-        loose = sum("/" not in name for name in by_folder)
-        notes = [f"Pictures outside the subfolders are unlabeled: {loose}."] if loose else []
-        return _Given(by_folder, f"The folder {folder}", True, notes)
-    path = labels or files.inside[LABELS_FILE]
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no labels file {path}.")
-    note = f"Labels are those in {path.name}; files it does not list have none."
-    return _Given(file_labels(path, files), path.name, False, [note])
 
 
 class _Loaded(NamedTuple):
@@ -251,15 +205,3 @@ def _size_note(side: int, channels: int, *, asked: bool) -> list[str]:
     why = "as asked" if asked else f"the usual shorter side, at most {LARGEST}; --size for another"
     colour = "all grey" if channels == 1 else "in colour"
     return [f"Pictures are made {side}×{side} ({why}), cut to their middle, {colour}."]
-
-
-def _left_out(files: Files, chosen: Paths, given: _Given, names: list[str]) -> list[str]:
-    notes = []
-    lost = {given.labels.get(n) for n in chosen} - {given.labels.get(n) for n in names} - {"", None}
-    if lost and given.folders:
-        names_lost = join_few(sorted(map(str, lost)))
-        notes.append(f"Left out, because none of their pictures can be read: {names_lost}.")
-    others = [name for name in files.inside if name not in chosen and name != LABELS_FILE]
-    if others:
-        notes.append(f"Not pictures by their names, and not read: {join_few(others)}.")
-    return notes

@@ -12,8 +12,14 @@ from labelgrad.inputs.base import VERSION, Dataset, Encoding, Inputs, InputType,
 from labelgrad.inputs.images import ImageFolder
 from labelgrad.inputs.table import Table
 from labelgrad.inputs.targets import TASKS
+from labelgrad.inputs.text_folder import TextFolder
 
-KINDS: tuple[InputType, ...] = (Table(), ImageFolder(), Arrays())  # the first that takes it reads
+KINDS: tuple[InputType, ...] = (
+    Table(),
+    TextFolder(),
+    ImageFolder(),
+    Arrays(),
+)  # the first that takes it reads
 
 
 def kind_named(name: str) -> InputType:
@@ -43,7 +49,7 @@ def read(
     picture: str | Sequence[str] | None = None,
     encoding: Encoding | None = None,
 ) -> Dataset:
-    r"""Read a folder of pictures, a table (CSV or Parquet), an .npz file, a data frame or an array.
+    r"""Read a folder of pictures or texts, a table, an .npz file, a data frame or an array.
 
     A folder has a subfolder for each class and `unlabeled`, or a `labels` file with the columns
     file and label; pictures are made `size`×`size`, and a damaged one is skipped unless `strict`.
