@@ -117,6 +117,7 @@ def test_fifty_by_keyboard_with_a_sigkill_in_the_middle(serve, open_page, run):
     page.close()
 
     page = open_page(serve(run).address)
+    page.locator("#look img").wait_for()
     decided(page, 25)
     for number in range(25, 50):
         page.keyboard.press("Enter")

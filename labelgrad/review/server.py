@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import secrets
 import socket
+import threading
 from collections.abc import Awaitable, Callable, MutableMapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +248,8 @@ def serve(desk: Desk, bound: socket.socket, secret: str) -> None:
     settings = uvicorn.Config(
         app, log_level="critical", access_log=False, lifespan="off", timeout_graceful_shutdown=2
     )
+    # SciPy takes a second, and every state needs it: it comes while the browser opens.
+    threading.Thread(target=import_module, args=("scipy.stats",), daemon=True).start()
     try:
         uvicorn.Server(settings).run(sockets=[bound])
     finally:
