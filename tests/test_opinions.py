@@ -385,3 +385,30 @@ def test_good_values_count_and_others_do_not(tmp_path):
     assert weights["good"] > 3 * max(weights["useless"], weights["harmful"])
     off = [label.label - truth[int(label.name)] for label in result.labels]
     assert np.sqrt(np.mean(np.square(off))) < 3
+
+
+def test_a_run_that_goes_on_knows_its_opinions_and_shares(tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.where(np.arange(40) < 16, x[:, 0] > 0, -1)
+    file, folder = tmp_path / "said.csv", tmp_path / "run"
+    file.write_text("row,rule\n" + "".join(f"{i},{int(x[i, 0] > 0)}\n" for i in range(40)))
+
+    def fitted(**more):
+        return labelgrad.fit(x, y, steps=3, witnesses="linear", out=folder, resume=True, **more)
+
+    first = fitted(opinions=file, shares={"0": 0.3, "1": 0.7})
+    again = fitted()
+    assert again.labels == first.labels
+    assert "rule" in {row.name for row in again.summary.verdict.rows}
+    assert fitted(shares={"0": 0.9, "1": 0.1}).labels != first.labels
+    whole = file.read_text()
+    file.write_text(whole.replace("0,1", "0,0", 1))
+    with pytest.raises(ValueError, match=r"said.csv, and that file has changed; .*--opinions"):
+        fitted()
+    fitted(opinions=file)  # it is meant
+    file.unlink()
+    with pytest.raises(ValueError, match=r"said.csv, and that file is gone; .*--opinions"):
+        fitted()
+    (folder / "source.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"source.json cannot be used .*give all options again"):
+        fitted()

@@ -54,7 +54,7 @@ from labelgrad.fitting.pooling import NETWORK
 from labelgrad.fitting.provenance import check_drawn, origins
 from labelgrad.fitting.result import Result
 from labelgrad.fitting.run_folder import LOCK, check_not_in_use, in_use
-from labelgrad.fitting.source import source_of
+from labelgrad.fitting.source import load_source, source_of
 from labelgrad.fitting.verdict import POOL, STUDENT
 from labelgrad.inputs.base import Dataset, Encoding, join_few
 from labelgrad.inputs.kinds import read
@@ -138,7 +138,8 @@ def fit(
     With `out` everything is kept in a new folder, and `resume` goes on there; after corrections it
     trains anew with them, and `before-corrections` has the result before. Ctrl-C ends the training
     and keeps what there is; pressed twice it ends at once. `keep_pool` keeps the witnesses and
-    their weights, too, for `predict(..., pool=True)`; a run that does so does so when it goes on.
+    their weights, too, for `predict(..., pool=True)`; a run that does so does so when it goes on,
+    and so do `opinions` and `shares`.
 
     `on_data` is given what was read, before the training, and `on_note` before that what is about
     to be computed or fetched, a sentence each; `on_progress` a name, steps done, steps
@@ -169,6 +170,12 @@ def fit(
         raise ValueError(f"`on_record` needs the training in this process, got {workers} workers.")
     if not encoder and folder is not None and (folder / FILE).exists():
         encoder = kept_encoders(folder)  # whatever has been installed since
+    begun = None if folder is None else load_source(folder)
+    if folder is not None and begun is not None:  # what is not asked for again is as it was
+        opinions = begun.opinions(folder) if opinions is None else opinions
+        shares = begun.options.get("shares") if shares is None else shares
+        if dates is None and isinstance(data, str | Path):
+            dates = begun.options.get("dates")
     if not isinstance(data, Dataset):
         given = read(
             data,

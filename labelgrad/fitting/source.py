@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labelgrad.files import json_bytes, write_whole
+from labelgrad.files import digest_of, read_sealed, sealed_json, write_whole
+from labelgrad.plain_values import built
 
 FILE = "source.json"
 
@@ -24,10 +25,27 @@ class Source:
     data: str | None  # None for what was in memory
     options: dict[str, Any] = field(default_factory=dict)  # of `fit`, that JSON can hold
     in_memory: tuple[str, ...] = ()  # what a file cannot hold: "model", "estimators"
+    opinions_digest: str | None = None
 
     def save(self, folder: Path) -> None:
         """Keep it in a run folder."""
-        write_whole(folder / FILE, json_bytes(asdict(self)))
+        write_whole(folder / FILE, sealed_json(asdict(self)))
+
+    def opinions(self, folder: Path) -> str | None:
+        """The file of opinions that the run was begun with, which must be there and the same."""
+        place: str | None = self.options.get("opinions")
+        if place is None or self.opinions_digest is None:
+            return place
+        if not Path(place).is_file():
+            said = "is gone; put it back, or say where it is"
+        elif digest_of(Path(place).read_bytes()) != self.opinions_digest:
+            said = "has changed; put it back as it was, or say that it is the one"
+        else:
+            return place
+        raise ValueError(
+            f"The run in {folder} was begun with the opinions in {place}, and that file {said} "
+            f"with `opinions` (--opinions)."
+        )
 
 
 def source_of(
@@ -39,7 +57,7 @@ def source_of(
     """What was given to `fit`, with whole paths; what no file can hold is named.
 
     >>> source_of([[1.0]], {"labels": None}, {"target": "kind", "strict": False}, {"model": len})
-    Source(data=None, options={'target': 'kind'}, in_memory=('model',))
+    Source(data=None, options={'target': 'kind'}, in_memory=('model',), opinions_digest=None)
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value}
     lost = [name for name, value in given.items() if not _is_plain(value)]
@@ -47,7 +65,9 @@ def source_of(
     given = {name: value for name, value in given.items() if name not in lost}
     given |= {name: str(Path(str(path)).resolve()) for name, path in paths.items() if path}
     place = str(Path(data).resolve()) if isinstance(data, str | Path) else None
-    return Source(place, given, tuple(lost))
+    said = paths.get("opinions")
+    digest = None if said is None else digest_of(Path(str(said)).read_bytes())
+    return Source(place, given, tuple(lost), digest)
 
 
 def _is_plain(value: object) -> bool:
@@ -58,9 +78,13 @@ def _is_plain(value: object) -> bool:
 
 
 def load_source(folder: Path) -> Source | None:
-    """What a run was made of, if it says so; older ones do not."""
+    """What a run was made of, if it says so; one that was made in memory alone does not."""
     try:
-        found = json.loads((folder / FILE).read_bytes())
-        return Source(found["data"], dict(found["options"]), tuple(found["in_memory"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        found = built(Source, read_sealed((folder / FILE).read_bytes()))
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{folder / FILE} cannot be used ({error}); delete it, and give all options again."
+        ) from None
+    return found
