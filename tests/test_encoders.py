@@ -17,6 +17,7 @@ from labelgrad.encoders import found, hub
 from labelgrad.encoders.base import record_of
 from labelgrad.encoders.cache import FeatureCache, cache_folder, content_key, extract
 from labelgrad.encoders.pictures import FromPixels, picture_encoder
+from labelgrad.fitting.export import export
 from labelgrad.inputs.base import Encoding
 from labelgrad.inputs.encoded import Block
 from labelgrad.inputs.kinds import prepare, read
@@ -502,6 +503,35 @@ def test_from_a_folder_to_predictions_with_pictures_on_the_page(tmp_path):
     assert torch.equal(again.values, result.predict(folder, encoding=Encoding((tiny(),))).values)
     truth = ["day" if i % 2 else "night" for i in range(40)]
     assert np.mean([a == b for a, b in zip(again.labels, truth, strict=True)]) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("to", ["torch", "torchscript", "onnx"])
+def test_an_exported_model_can_contain_the_encoder(tmp_path, to):
+    folder, labels = photos(tmp_path, count=20, labeled=12)
+    torch.manual_seed(0)
+    encoder = picture_encoder(nn.Sequential(nn.Conv2d(3, 5, 3, stride=2), nn.Tanh()), size=8)
+    result = fit(folder, labels=labels, encoder=encoder, steps=5)
+    path, encoding = tmp_path / "model", Encoding((encoder,))
+    assert export(result.predictor, path, to, encoding=encoding) < 1e-4
+    pixels = np.stack([load_picture(folder / f"{i:02d}.png", 8) for i in range(20)])
+    wanted = result.predict(folder, encoding=encoding).values
+    if to == "onnx":
+        session = pytest.importorskip("onnxruntime").InferenceSession(path.read_bytes())
+        found = session.run(None, {session.get_inputs()[0].name: pixels.astype(np.float32)})[0]
+    else:
+        load_model = torch.jit.load if to == "torchscript" else torch.export.load
+        model = load_model(str(path))
+        model = model.module() if to == "torch" else model
+        found = model(torch.from_numpy(pixels).float()).detach().numpy()
+    assert found == pytest.approx(wanted.numpy(), abs=1e-4)
+
+
+def test_only_pictures_are_exported_with_an_encoder(tmp_path):
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    result = fit(x, np.where(np.arange(30) < 12, x[:, 0] > 0, -1), steps=2)
+    with pytest.raises(ValueError, match="Only a model of a folder of pictures"):
+        export(result.predictor, tmp_path / "model", "torch", encoding=Encoding())
 
 
 @pytest.mark.slow

@@ -414,6 +414,12 @@ def export(
     run: Annotated[Path, typer.Argument(help="Folder of a run that `fit` made.")],
     to: Annotated[str, typer.Option(help="torch, torchscript or onnx.")] = "torch",
     out: Annotated[Path | None, typer.Option(help="The file; in the run if not given.")] = None,
+    with_encoder: Annotated[
+        bool, typer.Option("--with-encoder", help="The encoder of pictures, too: pixels in.")
+    ] = False,
+    encoder: Annotated[
+        str | None, typer.Option(help="Its folder, where it is elsewhere now.")
+    ] = None,
 ) -> None:
     """Write the model for programs without labelgrad, and check that it gives the same outputs.
 
@@ -422,7 +428,7 @@ def export(
     """
     from labelgrad.cli.export import run_export
 
-    run_export(run, to=to, out=out)
+    run_export(run, to=to, out=out, with_encoder=with_encoder, encoder=listed(encoder or ""))
 
 
 benches = typer.Typer(invoke_without_command=True)

@@ -120,18 +120,18 @@ def weights_of(module: nn.Module, layers: str = "") -> str:
     return digest(unshared(module.state_dict()), layers)
 
 
-def features_of(outputs: Any, rows: int) -> Tensor:
-    """What a network gave, as (rows, width) in float32: maps of features are averaged.
+def features_of(outputs: Any) -> Tensor:
+    """What a network gave, as (n, width) in float32: maps of features are averaged.
 
     >>> import torch
-    >>> features_of(torch.ones(2, 5, 3, 3), 2).shape
+    >>> features_of(torch.ones(2, 5, 3, 3)).shape
     torch.Size([2, 5])
     """
-    if not isinstance(outputs, Tensor) or outputs.ndim not in (2, 4) or len(outputs) != rows:
+    if not isinstance(outputs, Tensor) or outputs.ndim not in (2, 4):
         got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ValueError(
-            f"An encoder must give a row of features for each of {rows} examples, (n, width) or "
-            f"(n, width, height, width), got {got}."
+            f"An encoder must give a row of features for each example, (n, width) or (n, width, "
+            f"height, width), got {got}."
         )
     return (outputs.mean((2, 3)) if outputs.ndim == 4 else outputs).float()
 

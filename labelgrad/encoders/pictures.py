@@ -49,7 +49,7 @@ class FromPixels(nn.Module):
         self.register_buffer("spread", torch.tensor(spread)[:, None, None], persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return features_of(self.network((pixels.float() - self.mean) / self.spread), len(pixels))
+        return features_of(self.network((pixels.float() - self.mean) / self.spread))
 
 
 @dataclass(frozen=True, eq=False)

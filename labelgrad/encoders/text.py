@@ -58,7 +58,7 @@ class TextEncoder:
                 show_progress_bar=False,
                 convert_to_tensor=True,
             )
-        return features_of(found.cpu(), len(batch))
+        return features_of(found.cpu())
 
 
 def letters_read(settings: dict[str, Any]) -> int | None:

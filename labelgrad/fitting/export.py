@@ -14,9 +14,13 @@ from torch import Tensor, nn
 
 from labelgrad.files import write_whole
 from labelgrad.fitting.predictor import Predictor
+from labelgrad.inputs.base import Encoding
+from labelgrad.inputs.encoded import Block, encoder_again
+from labelgrad.inputs.images import ImageFolder
 from labelgrad.models.mlp import PIECE
 
 SUFFIXES = {"torch": ".pt2", "torchscript": ".ts", "onnx": ".onnx"}
+NEAR_ENCODED = 1e-3  # the same, through the many layers of an encoder
 NEAR = 1e-5  # how far outputs may be apart: other programs add in another order
 
 
@@ -31,27 +35,68 @@ class Complete(nn.Module):
         return self.config.meaning(self.model(self.config.transform(x)))
 
 
-def export(predictor: Predictor, path: str | Path, to: str) -> float:
+class FromPictures(nn.Module):
+    """The encoder of pictures before all that: pixels from 0 to 255 in."""
+
+    mean: Tensor
+
+    def __init__(self, encoder: nn.Module, block: Block, complete: Complete):
+        super().__init__()
+        self.encoder, self.complete, self.scale = encoder, complete, block.scale
+        self.register_buffer("mean", torch.from_numpy(block.mean).float())
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        features = self.encoder(pixels)
+        units = features / features.square().sum(1, keepdim=True).sqrt().clamp(min=1e-12)
+        probabilities: Tensor = self.complete((units - self.mean) / self.scale)
+        return probabilities
+
+
+def export(
+    predictor: Predictor, path: str | Path, to: str, *, encoding: Encoding | None = None
+) -> float:
     """Write the model as `to`, and give how far its outputs are from the model's own.
 
-    The file is only kept if they are the same, but for rounding, on random examples.
+    The file is only kept if they are the same, but for rounding, on random examples. With
+    `encoding` it contains the encoder of pictures, and takes pixels of the encoder's size.
     """
     if to not in SUFFIXES:
         raise ValueError(f"A model is exported to one of {', '.join(SUFFIXES)}, got {to!r}.")
-    complete = Complete(predictor).eval()
-    x = _examples(predictor)
+    complete: nn.Module = Complete(predictor).eval()
+    x, near = _examples(predictor), NEAR
+    if encoding is None:
+        wanted = predictor(x)
+    else:
+        x, complete, wanted = _with_encoder(predictor, encoding)
+        near = NEAR_ENCODED
     make = {"torch": _as_torch, "torchscript": _as_torchscript, "onnx": _as_onnx}[to]
     with torch.no_grad(), _quiet():
         content, outputs = make(complete, x)
-        wanted = predictor(x)
     apart = float(((outputs.double() - wanted).abs() / wanted.abs().clamp(min=1)).max())
-    if not apart <= NEAR:
+    if not apart <= near:
         raise RuntimeError(
             f"The exported model gives other outputs than the trained one (apart by {apart:.1g}), "
             f"so {path} was not written."
         )
     write_whole(Path(path), content)
     return apart
+
+
+def _with_encoder(predictor: Predictor, encoding: Encoding) -> tuple[Tensor, FromPictures, Tensor]:
+    """Random pictures, the model with its encoder, and what `predict` would say of them."""
+    preprocessing = predictor.config.preprocessing
+    blocks = preprocessing.get("blocks", [])
+    if predictor.config.kind != ImageFolder.name or not blocks:
+        raise ValueError(
+            "Only a model of a folder of pictures that an encoder reads can be exported with it; "
+            "export without --with-encoder."
+        )
+    block = Block.of(blocks[0])
+    encoder = encoder_again(block.record, encoding)
+    size, random = int(encoder.settings["size"]), torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (3, 3, size, size), generator=random, dtype=torch.uint8)
+    wanted = predictor(block.rows(encoder.encode(list(pixels.numpy())).numpy()))
+    return pixels.float(), FromPictures(encoder.module, block, Complete(predictor)).eval(), wanted
 
 
 def _examples(predictor: Predictor) -> Tensor:
@@ -104,6 +149,12 @@ def _as_onnx(model: nn.Module, x: Tensor) -> tuple[bytes, Tensor]:
     program = torch.onnx.export(model, (x,), dynamo=True, dynamic_shapes=shapes, verbose=False)
     assert program is not None  # it is, with dynamo
     content = program.model_proto.SerializeToString()
-    reference = onnx.reference.ReferenceEvaluator(onnx.load_from_string(content))
-    (outputs,) = reference.run(None, {reference.input_names[0]: x.numpy()})
+    try:
+        import onnxruntime
+    except ImportError:  # ONNX's own is slow, and always there
+        reference = onnx.reference.ReferenceEvaluator(onnx.load_from_string(content))
+        (outputs,) = reference.run(None, {reference.input_names[0]: x.numpy()})
+        return content, torch.from_numpy(outputs)
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    (outputs,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     return content, torch.from_numpy(outputs)
