@@ -2,6 +2,7 @@
 
 import csv
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 
 import numpy as np
@@ -10,9 +11,10 @@ from rich.console import Console
 
 import labelgrad.cli.promises as cli
 from labelgrad.cli.labels import run_labels
+from labelgrad.cli.promises import draw_curve
 from labelgrad.fitting.audits import Audits, draw_audit, save_audit, take_audit
 from labelgrad.fitting.count import count
-from labelgrad.fitting.more import more_labels, smaller_trainings
+from labelgrad.fitting.more import more_labels, save_labeled, smaller_trainings
 from labelgrad.fitting.provenance import RANDOM
 from labelgrad.fitting.suspects import suspects
 from labelgrad.guarantees.ppi import powered
@@ -235,10 +237,27 @@ def learnable(rows=80, seed=0):
 
 
 def test_smaller_trainings_err_more_often():
-    errors = smaller_trainings(learnable(), [6, 20, 60], witnesses=["linear"], series=3)
+    errors = smaller_trainings(learnable(), [6, 20, 60], witnesses=["neighbours"], series=3)
     assert errors.shape == (3, 3)
     assert errors.mean(0)[0] > errors.mean(0)[2]
     assert ((errors > 0) & (errors < 1)).all()
+
+
+def test_what_more_labels_would_buy_from_what_the_run_keeps(tmp_path, monkeypatch):
+    run, _ = made_run(tmp_path)
+    save_labeled(tmp_path, learnable())
+    quick = partial(smaller_trainings, witnesses=["neighbours"], series=3)
+    monkeypatch.setattr("labelgrad.fitting.more.smaller_trainings", quick)
+    found = more_labels(run, [20, 80])
+    assert [each.labels for each in found.ahead] == [80, 100, 160]
+    assert [labels for labels, _ in found.tried] == [20, 40, 60]
+    errors = [each.error.value for each in found.ahead]
+    assert errors == sorted(errors, reverse=True)
+    pictures = draw_curve(found, "classification", tmp_path / "more")
+    assert all(path.is_file() for path in pictures)
+    (tmp_path / "labeled.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=r"labeled\.safetensors is damaged"):
+        more_labels(run)
 
 
 def test_what_more_labels_would_buy_is_refused_where_nothing_was_kept(tmp_path):

@@ -197,10 +197,11 @@ def test_a_curve_is_continued_as_it_fell():
     errors = np.array([0.8 * np.array(sizes) ** -0.5] * 4)
     anchor = error_draws(8, 100, seed=0)
     found = continued(sizes, errors, anchor, 100, 100, [100, 300])
-    now, twice, four_times = (each for _, each in found.ahead)
+    now, twice, four_times = (each.error for each in found.ahead)
     assert found.slope.value == pytest.approx(0.5)
     assert twice.value == pytest.approx(now.value / 2**0.5)
     assert four_times.value == pytest.approx(now.value / 2)
-    assert all(each.low < each.value < each.high for _, each in found.ahead)
+    assert all(each.error.low < each.error.value < each.error.high for each in found.ahead)
+    assert [each.left.value for each in found.ahead] == pytest.approx([1, 2**-0.5, 0.5])
     rising = continued(sizes, errors[:, ::-1], anchor, 100, 100, [100])
     assert rising.slope.value == 0.0  # more labels are never said to do harm

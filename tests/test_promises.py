@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 import labelgrad
-from labelgrad.fitting.audits import FILE, Audits
+from labelgrad.fitting.audits import FILE, Audits, draw_audit
+from labelgrad.fitting.count import count
 from labelgrad.fitting.promises import promised_labels
 from labelgrad.fitting.provenance import BY_CLASS, RANDOM, UNKNOWN
+from labelgrad.fitting.suspects import suspects
+from labelgrad.fitting.trust import refresh_report
 from tests.made_runs import made_run
 
 
@@ -177,5 +180,13 @@ def test_a_run_knows_how_its_labels_came(tmp_path):
     again = labelgrad.load(tmp_path / "run")
     assert {example.origin for example in again.examples[:20]} == {RANDOM}
     assert promised_labels(again, 0.5).drawn.random == 20
+    assert count(again).labels == 20
+    assert len(suspects(again, 5)) == 5
+    assert (tmp_path / "run" / "labeled.safetensors").is_file()
+    assert "By 20 labels drawn at random, hidden in turn" in again.page
+    draw_audit(again, 30)
+    Audits(tmp_path / "run").answer(dict.fromkeys(Audits(tmp_path / "run").drawn, "0"))
+    refresh_report(again)
+    assert "By 30 random audits and 20 labels drawn" in labelgrad.load(tmp_path / "run").page
     with pytest.raises(ValueError, match="`drawn` must be one of random, by-class, unknown"):
         labelgrad.fit(x, y, drawn="somehow")

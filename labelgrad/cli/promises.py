@@ -154,12 +154,16 @@ def run_more(run: Path, *, more: Sequence[int], out: Path | None) -> None:
         )
     task = result.summary.task
     title = "Error with more labels" if task == "classification" else "Root mean squared error"
-    columns = [Column(name, justify="right", no_wrap=True) for name in ("error", "95 % band")]
-    table = Table("labels", *columns, title=title)
-    for labels, each in found.ahead:
-        name = f"{labels} (now)" if labels == found.now else f"{labels} (+{labels - found.now})"
-        low, high = shown_error(each.low, task), shown_error(each.high, task)
-        table.add_row(name, shown_error(each.value, task), f"{low} to {high}")
+    names = ("error", "95 % band", "of today's", "95 % band")
+    table = Table("labels", *(Column(n, justify="right", no_wrap=True) for n in names), title=title)
+    for each in found.ahead:
+        more_than_now = each.labels - found.now
+        low, high = shown_error(each.error.low, task), shown_error(each.error.high, task)
+        cells = [shown_error(each.error.value, task), f"{low} to {high}", "", ""]
+        if more_than_now:
+            cells[2:] = [f"{each.left.value:.0%}", f"{each.left.low:.0%} to {each.left.high:.0%}"]
+        name = f"{each.labels} (+{more_than_now})" if more_than_now else f"{each.labels} (now)"
+        table.add_row(name, *cells)
     console.print(table)
     say(
         console,
@@ -175,16 +179,19 @@ def draw_curve(found: CurveAhead, task: str, path: Path) -> list[Path]:
 
     figure, (panel,) = canvas(1, 1, (6.0, 3.6))
     unit = 100 if task == "classification" else 1
-    labels = [labels for labels, _ in found.ahead]
-    low, high = ([unit * getattr(each, end) for _, each in found.ahead] for end in ("low", "high"))
+    labels = [each.labels for each in found.ahead]
+    ends = ("value", "low", "high")
+    value, low, high = ([unit * getattr(each.error, e) for each in found.ahead] for e in ends)
     panel.fill_between(labels, low, high, color=OURS, alpha=0.15, linewidth=0)
-    panel.plot(labels, [unit * each.value for _, each in found.ahead], "o-", color=OURS)
+    panel.plot(labels, value, "o-", color=OURS)
     panel.plot(*zip(*((n, unit * e) for n, e in found.tried), strict=True), "s--", color=THEIRS)
     panel.axvline(found.now, color=GREY, linewidth=0.8, linestyle=":")
     panel.set_xlabel("labels")
     panel.set_ylabel("error (%)" if unit == 100 else "root mean squared error")
     panel.set_ylim(bottom=0)
-    panel.annotate("quick witnesses", (found.tried[0][0], unit * found.tried[0][1]), color=THEIRS)
+    first = (found.tried[0][0], unit * found.tried[0][1])
+    aside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
+    panel.annotate("quick witnesses, on parts of the labels", first, color=THEIRS, **aside)
     panel.annotate("the pool, with its band", (labels[0], high[0]), color=OURS, va="bottom")
     return save(figure, path)
 

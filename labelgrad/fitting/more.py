@@ -32,7 +32,7 @@ from labelgrad.witnesses.pool import combine
 FILE = "labeled.safetensors"
 MOST_NUMBERS = 2**24  # kept: 64 MB
 PARTS, SERIES = (0.25, 0.5, 0.75), 8  # of the labels, and how often
-QUICK = ("linear", "extra trees")
+QUICK = ("extra trees", "neighbours")
 FEWEST = 20  # labels, of which a quarter is five
 MORE = (25, 50, 100)
 Array = NDArray[np.float64]

@@ -26,13 +26,26 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """The error with so many labels in all, and how much of today's error that is."""
+
+    labels: int
+    error: Interval
+    left: Interval  # a part of 1
+
+
+@dataclass(frozen=True)
 class CurveAhead:
     """The error at sizes that were tried and at sizes to come, each with its interval."""
 
     tried: Sequence[tuple[int, float]]  # labels, error of smaller trainings
-    now: int
-    ahead: Sequence[tuple[int, Interval]]  # labels in all, from `now` on
+    ahead: Sequence[Ahead]  # from now on
     slope: Interval  # b
+
+    @property
+    def now(self) -> int:
+        """How many labels there are."""
+        return self.ahead[0].labels
 
 
 def steepness(sizes: Array, errors: Array) -> Array:
@@ -65,28 +78,34 @@ def continued(
     >>> errors = np.array([[0.4, 0.28, 0.2], [0.42, 0.3, 0.21]])
     >>> anchor = error_draws(20, 100, seed=0)
     >>> found = continued([25, 50, 100], errors, anchor, 100, 100, [100])
-    >>> [(labels, round(each.value, 2)) for labels, each in found.ahead]
+    >>> [(each.labels, round(each.error.value, 2)) for each in found.ahead]
     [(100, 0.21), (200, 0.15)]
     """
     generator = np.random.default_rng(seed)
-    at = np.asarray(sizes, dtype=float)
+    tried_at = np.asarray(sizes, dtype=float)
     errors = np.maximum(errors, 1e-4)  # none wrong among a few says nothing of a thousandth
-    usual = float(steepness(at, errors.mean(0)))
+    usual = float(steepness(tried_at, errors.mean(0)))
     picked = generator.integers(len(errors), size=(DRAWS, len(errors)))
-    slopes = steepness(at, errors[picked].mean(1))  # series drawn anew
+    slopes = steepness(tried_at, errors[picked].mean(1))  # series drawn anew
     starts = generator.choice(anchor, DRAWS)
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
 
-    def error_at(labels: float) -> Interval:
-        fallen = starts * (labels / anchor_labels) ** -slopes
-        low, high = np.quantile(fallen, ends)
-        value = float(np.mean(anchor)) * (labels / anchor_labels) ** -usual
-        return Interval(float(value), float(low), float(high))
+    def interval(value: float, drawn: Array) -> Interval:
+        low, high = np.quantile(drawn, ends)
+        return Interval(value, float(low), float(high))
 
-    low, high = np.quantile(slopes, ends)
+    def at(labels: int) -> Ahead:
+        ratio, left = labels / anchor_labels, labels / now
+        value = float(np.mean(anchor)) * ratio**-usual
+        return Ahead(
+            labels,
+            interval(value, starts * ratio**-slopes),
+            interval(left**-usual, left**-slopes),
+        )
+
     tried = list(zip(sizes, errors.mean(0).tolist(), strict=True))
-    ahead = [(labels, error_at(labels)) for labels in (now, *(now + extra for extra in more))]
-    return CurveAhead(tried, now, ahead, Interval(usual, float(low), float(high)))
+    ahead = [at(labels) for labels in (now, *(now + extra for extra in more))]
+    return CurveAhead(tried, ahead, interval(usual, slopes))
 
 
 def error_draws(mistakes: int, held_out: int, *, seed: int, draws: int = DRAWS) -> Array:
