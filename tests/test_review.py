@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -259,6 +260,32 @@ def test_rows_of_a_table_are_shown_without_their_label(finished):
     cells = dict(desk.example(30)["cells"])
     assert cells["note"] == "note\nof row 31"
     assert "answer" not in cells
+
+
+def test_rows_are_the_same_in_another_encoding(place):
+    own = place / "table" / "data.csv"
+    (place / "wide.csv").write_text(own.read_text(), encoding="utf-16")
+    one, two = desk_of(place, "table"), desk_of(place, "table", data=place / "wide.csv")
+    assert two.facts()["problem"] == ""
+    for row in (0, 30, 59):
+        assert two.example(row)["cells"] == one.example(row)["cells"]
+
+
+def test_a_row_that_names_a_picture_shows_it_if_it_lies_beside(finished, tmp_path):
+    from labelgrad.review.looks import CsvRows
+
+    Image.new("L", (5, 4)).save(tmp_path / "a.png")
+    (tmp_path / "deeper").mkdir()
+    path = tmp_path / "deeper" / "data.csv"
+    path.write_text("photo,answer\nb.png,cat\n../a.png,\n")
+    Image.new("L", (5, 4)).save(tmp_path / "deeper" / "b.png")
+    settings = {"target": "answer", "blocks": [{"column": "photo"}]}
+    run = replace(load_run(finished / "table" / "run"), names=["1", "2"], preprocessing=settings)
+    looks = CsvRows(path, run)
+    assert looks.show(0).picture
+    assert looks.picture(0, 96).startswith(b"\x89PNG")
+    assert not looks.show(1).picture
+    assert looks.picture(1, 96) is None
 
 
 def test_pictures_of_arrays_are_shown_packed_or_not(tmp_path):

@@ -11,6 +11,7 @@ import io
 import os
 import struct
 import tempfile
+import weakref
 import zipfile
 from array import array
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from labelgrad.inputs.cells import SEPARATORS, csv_rows, number_text
-from labelgrad.inputs.pixels import whole_picture
+from labelgrad.inputs.cells import MARKS, csv_rows, csv_separator, number_text
+from labelgrad.inputs.pixels import is_picture, whole_picture
 from labelgrad.review.run import Run
 
 MOST_TEXT = 20_000  # characters of one text
@@ -75,19 +76,14 @@ class Files:
     def __init__(self, folder: Path, names: list[str]):
         self.root, self.names = Path(os.path.realpath(folder)), names
         first = next(iter(names), None)
-        if first is not None and self._path(first) is None:
+        if first is not None and _inside(self.root, first) is None:
             raise ValueError(
                 f"{folder} does not have {first!r}, an example of the run: it may have been moved; "
                 f"say where the data are by --data."
             )
 
-    def _path(self, name: str) -> Path | None:
-        """The file of a name if it lies in the folder: names may come from anybody."""
-        path = Path(os.path.realpath(self.root / name))
-        return path if path.is_relative_to(self.root) and path.is_file() else None
-
     def show(self, row: int) -> Look:
-        path = self._path(self.names[row])
+        path = _inside(self.root, self.names[row])
         if path is None:
             return Look(text="The file is not there any more.")
         if path.suffix.lower() in TEXTS:
@@ -96,13 +92,10 @@ class Files:
         return Look(picture=True)
 
     def picture(self, row: int, side: int) -> bytes | None:
-        path = self._path(self.names[row])
+        path = _inside(self.root, self.names[row])
         if path is None or path.suffix.lower() in TEXTS:
             return None
-        try:
-            return _encoded(whole_picture(path, side))
-        except Exception:  # a damaged file stumbles anywhere in Pillow's decoders
-            return None
+        return _picture(path, side)
 
     def search(self, text: str) -> list[int]:
         found = []
@@ -114,53 +107,98 @@ class Files:
         return found
 
 
-class CsvRows:
-    """A CSV file, of which only the places of its rows are kept."""
+class Rows:
+    """A table: the cells of a row but for its label, and the picture that one of them names."""
 
     def __init__(self, path: Path, run: Run):
-        self.path, self.target = path, run.preprocessing.get("target")
-        self.count = len(run.names)
+        self.path, self.count = path, len(run.names)
+        self.target = run.preprocessing.get("target")
+        self.encoded = {block["column"] for block in run.preprocessing.get("blocks", [])}
+
+    def cells(self, row: int) -> dict[str, str]:
+        """The cells of a row by their columns."""
+        raise NotImplementedError
+
+    def texts(self) -> Iterator[str]:
+        """All rows, each as one text."""
+        raise NotImplementedError
+
+    def show(self, row: int) -> Look:
+        cells = self.cells(row)
+        cells.pop(self.target or "", None)
+        shown = [(column, cell[:MOST_TEXT]) for column, cell in cells.items()]
+        return Look(picture=self._file(cells) is not None, cells=shown)
+
+    def picture(self, row: int, side: int) -> bytes | None:
+        path = self._file(self.cells(row))
+        return None if path is None else _picture(path, side)
+
+    def search(self, text: str) -> list[int]:
+        found = []
+        for row, cells in enumerate(self.texts()):
+            if text in cells.casefold():
+                found.append(row)
+                if len(found) >= MOST_FOUND:
+                    break
+        return found
+
+    def _file(self, cells: dict[str, str]) -> Path | None:
+        """The picture that a cell names, if an encoder read its column and it lies beside."""
+        root = Path(os.path.realpath(self.path.parent))
+        for column in self.encoded & cells.keys():
+            path = _inside(root, cells[column]) if is_picture(cells[column]) else None
+            if path is not None:
+                return path
+        return None
+
+
+class CsvRows(Rows):
+    """A CSV file, of which only the places of its rows are kept."""
 
     @cached_property
-    def _index(self) -> tuple[list[str], str, array[int]]:
-        """The header, the separator, and the byte each row begins at, and the last one ends at."""
-        lines = array("Q", [0])
-        with self.path.open("rb") as file:
-            first = file.readline()
-            separator = max(SEPARATORS, key=first.decode("utf-8-sig").count)
-            file.seek(0)
+    def _index(self) -> tuple[Path, list[str], array[int]]:
+        """The file in UTF-8, its header, and the bytes that rows begin at and the last ends at."""
+        source, lines = self._utf_8(), array("Q", [0])
+        with source.open("rb") as file:
             for line in file:
                 lines.append(lines[-1] + len(line))
-        rows = csv_rows(self.path)
+        rows = csv_rows(source)
         header = next(rows)[1]
         starts = array("Q", (lines[line - 1] for line, _ in rows))
         _check_count(self.path, len(starts), self.count)
         starts.append(lines[-1])
-        return header, separator, starts
+        return source, header, starts
 
-    def show(self, row: int) -> Look:
-        header, separator, starts = self._index
+    def _utf_8(self) -> Path:
+        """The file, or a copy of one that is in another encoding."""
         with self.path.open("rb") as file:
+            begins = file.read(4)
+        encoding = next((MARKS[mark] for mark in MARKS if begins.startswith(mark)), None)
+        if encoding is None:
+            return self.path
+        handle, name = tempfile.mkstemp(suffix=".csv")
+        copy = Path(name)
+        weakref.finalize(self, copy.unlink, missing_ok=True)
+        with open(handle, "wb") as file:
+            file.write(self.path.read_text(encoding).encode())
+        return copy
+
+    def cells(self, row: int) -> dict[str, str]:
+        source, header, starts = self._index
+        with source.open("rb") as file:
             file.seek(starts[row])
             text = file.read(starts[row + 1] - starts[row]).decode("utf-8", "replace")
-        cells = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
-        return _row_look(header, [cell.strip() for cell in cells], self.target)
+        cells = next(csv.reader(io.StringIO(text, newline=""), delimiter=csv_separator(source)))
+        return dict(zip(header, (cell.strip() for cell in cells), strict=True))
 
-    def picture(self, row: int, side: int) -> bytes | None:
-        return None
-
-    def search(self, text: str) -> list[int]:
-        rows = csv_rows(self.path)
+    def texts(self) -> Iterator[str]:
+        rows = csv_rows(self._index[0])
         next(rows)
-        return _found((" ".join(cells) for _, cells in rows), text)
+        return (" ".join(cells) for _, cells in rows)
 
 
-class ParquetRows:
+class ParquetRows(Rows):
     """A Parquet file, mapped into memory."""
-
-    def __init__(self, path: Path, run: Run):
-        self.path, self.target = path, run.preprocessing.get("target")
-        self.count = len(run.names)
 
     @cached_property
     def _table(self) -> Any:
@@ -170,18 +208,13 @@ class ParquetRows:
         _check_count(self.path, table.num_rows, self.count)
         return table
 
-    def show(self, row: int) -> Look:
+    def cells(self, row: int) -> dict[str, str]:
         found = self._table.slice(row, 1).to_pydict()
-        cells = ["" if value[0] is None else str(value[0]) for value in found.values()]
-        return _row_look(list(found), cells, self.target)
+        return {name: "" if cell[0] is None else str(cell[0]) for name, cell in found.items()}
 
-    def picture(self, row: int, side: int) -> bytes | None:
-        return None
-
-    def search(self, text: str) -> list[int]:
+    def texts(self) -> Iterator[str]:
         batches = self._table.to_batches(max_chunksize=1000)
-        rows = (" ".join(map(str, one.values())) for batch in batches for one in batch.to_pylist())
-        return _found(rows, text)
+        return (" ".join(map(str, one.values())) for batch in batches for one in batch.to_pylist())
 
 
 class Arrays:
@@ -222,20 +255,17 @@ class Arrays:
         return []
 
 
-def _row_look(header: list[str], cells: list[str], target: str | None) -> Look:
-    """The cells but for the label; one long text stands for itself."""
-    shown = [(n, c[:MOST_TEXT]) for n, c in zip(header, cells, strict=True) if n != target]
-    return Look(cells=shown)
+def _inside(root: Path, name: str) -> Path | None:
+    """The file of a name if it lies in the folder: names may come from anybody."""
+    path = Path(os.path.realpath(root / name))
+    return path if path.is_relative_to(root) and path.is_file() else None
 
 
-def _found(texts: Iterator[str], wanted: str) -> list[int]:
-    found = []
-    for row, text in enumerate(texts):
-        if wanted in text.casefold():
-            found.append(row)
-            if len(found) >= MOST_FOUND:
-                break
-    return found
+def _picture(path: Path, side: int) -> bytes | None:
+    try:
+        return _encoded(whole_picture(path, side))
+    except Exception:  # a damaged file stumbles anywhere in Pillow's decoders
+        return None
 
 
 def _check_count(path: Path, found: int, wanted: int) -> None:
