@@ -9,8 +9,10 @@ from labelgrad.report.data import (
     Doubted,
     Estimate,
     Example,
+    ExampleMap,
     Gradients,
     Judged,
+    MapDot,
     Promised,
     ReportData,
     Result,
@@ -95,6 +97,13 @@ def trust(names):
     return Trust("By 60 random audits with 1 mistake.", promised, shares)
 
 
+def example_map(names, file="new/1.png"):
+    """Two dots for each class, the second with a label that was given."""
+    dots = [MapDot(place, 1.0, file, name, 0.75) for place, name in enumerate(names)]
+    given = [MapDot(place, 2.0, file, name, given=True) for place, name in enumerate(names)]
+    return ExampleMap([*dots, *given], 0.3, 60, 1737)
+
+
 def pictures(names=("cat", "dog", "bird"), *, note="A note.", file="new/1.png", **changes):
     first, second, third = names
     given = {
@@ -117,6 +126,7 @@ def pictures(names=("cat", "dog", "bird"), *, note="A note.", file="new/1.png", 
         ),
         "confusion": [[17, 4, 0], [1, 18, 0], [0, 2, 18]],
         "gradients": Gradients(STEPS, [5.0] * 11, [0.5] * 11),
+        "example_map": example_map(names, file),
         "surest": [example(file, name, name) for name in names],
         "least_sure": [example(file, first, first), example(file, second, second)],
         "contested": [example(file, first, third), example(file, second, first)],
@@ -160,6 +170,12 @@ def regression(**changes):
         "truth": truth.tolist(),
         "predicted": (truth + 10).tolist(),
         "contested": [Example("17", "151.5", "98.2")],
+        "example_map": ExampleMap(
+            [MapDot(row, -row, str(row), str(row), value=float(row)) for row in range(20)],
+            0.8,
+            0,
+            20,
+        ),
         "trust": Trust(
             "By 60 labels.",
             shares=[Share("mean", Estimate(151, 148, 154), Estimate(150, 140, 160))],

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress
+from labelgrad.fitting.example_map import example_map
 from labelgrad.fitting.kept_pool import pack_pool
 from labelgrad.fitting.labels import (
     Imputed,
@@ -121,7 +122,9 @@ def finalize(
     statements = _statements(trained, said_by_each, imputed, outputs)
     result = Result(predictor, summary, labels, arrays, "", folder, examples, pooled, statements)
     doubted = [each for each in suspects(result, MOST_SUSPECTS) if each.suspect]
-    shown = report_data(dataset, summary, arrays, labels, imputed, trust_of(result), doubted)
+    places = example_map(dataset, trained.transform, labels, seed=plan.seed)
+    trust = trust_of(result)
+    shown = report_data(dataset, summary, arrays, labels, imputed, trust, doubted, places)
     result = replace(result, page=render(shown))
     if folder is not None:
         save_labeled(folder, pooled.case)

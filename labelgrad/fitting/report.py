@@ -17,7 +17,7 @@ from labelgrad.fitting.result import Summary
 from labelgrad.fitting.run_files import SAID_BY
 from labelgrad.fitting.suspects import Suspect
 from labelgrad.fitting.verdict import BASELINE, LEVEL, Verdict, calibrated
-from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.base import Dataset, Shown
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.report.data import (
     Calibration,
@@ -25,6 +25,7 @@ from labelgrad.report.data import (
     Curve,
     Doubted,
     Example,
+    ExampleMap,
     Gradients,
     ReportData,
     Result,
@@ -51,6 +52,7 @@ def report_data(
     imputed: Imputed,
     trust: Trust,
     suspects: Sequence[Suspect] = (),
+    example_map: ExampleMap | None = None,
 ) -> ReportData:
     """Everything the page shows, some of the imputed labels among it."""
     verdict, plan, kind = summary.verdict, summary.plan, kind_named(dataset.kind)
@@ -85,6 +87,7 @@ def report_data(
         confident=confident(labels),
         curves=_curves(summary.curves),
         gradients=_gradients(summary.curves),
+        example_map=example_map,
         columns=kind.columns(dataset.preprocessing),
         **_on_held_out(summary, held_out, len(dataset.classes)),
         surest=examples(chosen.surest),
@@ -97,7 +100,7 @@ def report_data(
 
 def _doubted(dataset: Dataset, each: Suspect) -> Doubted:
     place = dataset.names.index(each.name)
-    looks = kind_named(dataset.kind).show(dataset.preprocessing, dataset.x[place].numpy())
+    looks = _looks(dataset, place)
     example = Example(
         each.name,
         shown(each.other),
@@ -192,9 +195,7 @@ def _on_held_out(
 
 
 def _example(dataset: Dataset, place: int, row: ImputedLabel) -> Example:
-    kind = kind_named(dataset.kind)
-    original = None if dataset.originals is None else dataset.originals[place]
-    looks = kind.show(dataset.preprocessing, dataset.x[place].numpy(), original)
+    looks = _looks(dataset, place)
     return Example(
         row.name,
         shown(row.label),
@@ -204,6 +205,12 @@ def _example(dataset: Dataset, place: int, row: ImputedLabel) -> Example:
         picture=looks.picture,
         cells=looks.cells,
     )
+
+
+def _looks(dataset: Dataset, place: int) -> Shown:
+    original = None if dataset.originals is None else dataset.originals[place]
+    kind = kind_named(dataset.kind)
+    return kind.show(dataset.preprocessing, dataset.x[place].numpy(), original)
 
 
 def choose(labels: Any, predictions: Any, *, most: int = 48) -> Rows:

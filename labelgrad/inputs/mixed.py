@@ -36,7 +36,7 @@ from labelgrad.inputs.pixels import is_picture, reason, usual_side
 
 FEWEST_WORDS = 3  # a text on average; names and codes have fewer
 UNSPACED = 12  # letters, where words are not parted by spaces
-SHOWN_LETTERS = 300  # of a text on the page
+SHOWN_LETTERS = 2000  # of a text on the page, most of them where one points at it
 MEASURED = 200  # pictures whose size tells that of all
 
 
@@ -245,7 +245,7 @@ def original_text(original: Any) -> str:
     r"""A text, or the name of a file, as one cell of the page.
 
     >>> original_text("a\nb"), len(original_text("long " * 1000)), original_text(None)
-    ('a b', 300, '–')
+    ('a b', 2000, '–')
     """
     if original is None or original == "":
         return "–"

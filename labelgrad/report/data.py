@@ -184,6 +184,48 @@ class Doubted:
     why: str
 
 
+@dataclass(frozen=True)
+class MapDot:
+    """An example on the map: where it stands, its label, and how sure that is."""
+
+    x: float
+    y: float
+    name: str
+    label: str
+    probability: float | None = None
+    value: float | None = None  # of a regression: the label as a number
+    given: bool = False  # the label came with the data
+
+
+@dataclass(frozen=True)
+class ExampleMap:
+    """Examples in two dimensions; later dots are drawn over earlier ones."""
+
+    dots: Sequence[MapDot]
+    spread: float  # which part of the features' variance the two dimensions carry
+    labeled: int  # of all, shown or not
+    unlabeled: int
+
+    @property
+    def sentence(self) -> str:
+        """How many of the examples are shown.
+
+        >>> print(ExampleMap([MapDot(0, 0, "1", "cat", 0.9)], 0.5, 0, 3000).sentence)
+        Shown: 1 of 3,000 unlabeled examples, drawn at random.
+        """
+        given = sum(dot.given for dot in self.dots)
+        parts = [
+            f"{shown:,} of {all_of:,} {name}" if shown < all_of else f"all {all_of:,} {name}"
+            for shown, all_of, name in (
+                (given, self.labeled, "labeled"),
+                (len(self.dots) - given, self.unlabeled, "unlabeled"),
+            )
+            if all_of
+        ]
+        drawn = ", drawn at random" if len(self.dots) < self.labeled + self.unlabeled else ""
+        return f"Shown: {' and '.join(parts)} examples{drawn}."
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReportData:
     """Everything on the page.
@@ -222,6 +264,7 @@ class ReportData:
     truth: Sequence[float] = ()  # of a regression, on the held-out examples
     predicted: Sequence[float] = ()
     gradients: Gradients | None = None
+    example_map: ExampleMap | None = None
     columns: Sequence[str] = ()  # shown of a table
     surest: Sequence[Example] = ()
     least_sure: Sequence[Example] = ()

@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 
 from labelgrad.report import charts
 from labelgrad.report.data import Curve, Example, ReportData, Trust
+from labelgrad.report.example_map import map_beyond, map_chart, map_keys
 from labelgrad.report.shares import shares
 from labelgrad.report.svg import Format, cut, number, percent, plain
 
@@ -25,6 +26,7 @@ HERE = Path(__file__).parent
 MOST_SKIPPED = 200  # shown by name
 LARGEST = 96  # pixels of a side of a picture, of which a page may hold hundreds
 BEGIN, END = "<!--promises-->", "<!--/promises-->"  # names from the data cannot look like these
+LONG_CELL = 120  # letters, from which a cell is shown in part and whole where one points at it
 TINY = 48  # below this, pixels are shown as squares
 
 
@@ -79,6 +81,7 @@ def render(data: ReportData) -> str:
             groups=_groups(data),
             labels=_labels(data),
             most_skipped=MOST_SKIPPED,
+            long_cell=LONG_CELL,
             most_labels=max(data.class_counts, default=0),
         )
     )
@@ -116,6 +119,7 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
     environment.filters |= {"cut": cut, "broken": broken, "whole": whole, "fixed": fixed}
     environment.globals |= {"charts": charts, "thumbnail": thumbnail, "shares": shares}
+    environment.globals |= {"map_chart": map_chart, "map_keys": map_keys, "map_beyond": map_beyond}
     environment.tests["tiny"] = lambda picture: max(np.shape(picture)) < TINY
     return environment
 
