@@ -17,7 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from labelgrad.fitting.report import choose
+from labelgrad.fitting.report import choose, doubted_example
+from labelgrad.fitting.suspects import Suspect
+from labelgrad.inputs.base import Encoding
+from labelgrad.inputs.kinds import kind_named, read
 from labelgrad.report import charts, svg
 from labelgrad.report.data import Confident, Curve, Estimate, Example, Gradients, Judged, Trust
 from labelgrad.report.page import render, thumbnail, with_promises
@@ -439,3 +442,16 @@ def test_promises_are_made_anew_and_the_rest_stays():
     assert page.partition(begin)[0] == again.partition(begin)[0]
     assert page.partition(end)[2] == again.partition(end)[2]
     assert with_promises("no such part", Trust("New."), "classification") == "no such part"
+
+
+def test_a_suspect_row_has_its_texts_under_their_columns(tmp_path):
+    file = tmp_path / "reviews.csv"
+    rows = [f"a room number {row} by the sea,{row % 4},{'ab'[row % 2]}" for row in range(12)]
+    file.write_text("\n".join(["review,nights,stars", *rows]))
+    encoding = Encoding(encoders=("none",))
+    dataset = read(file, target="stars", text="review", encoding=encoding)
+    suspect = Suspect(dataset.names[7], "b", "a", 0.1, 0.9, True, "others say a")
+    doubted = doubted_example(dataset, suspect)
+    columns = kind_named("table").columns(dataset.preprocessing)
+    shown = dict(zip(columns, doubted.example.cells, strict=True))
+    assert shown == {"review": "a room number 7 by the sea", "nights": "3"}

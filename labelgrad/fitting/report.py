@@ -94,11 +94,12 @@ def report_data(
         least_sure=examples(chosen.least_sure),
         contested=examples(chosen.contested),
         trust=trust,
-        suspects=[_doubted(dataset, each) for each in suspects],
+        suspects=[doubted_example(dataset, each) for each in suspects],
     )
 
 
-def _doubted(dataset: Dataset, each: Suspect) -> Doubted:
+def doubted_example(dataset: Dataset, each: Suspect) -> Doubted:
+    """A suspect label as the page shows it, with its example's looks."""
     place = dataset.names.index(each.name)
     looks = _looks(dataset, place)
     example = Example(
