@@ -17,9 +17,9 @@ from tests.adversarial.cases import Finding, Part, Tally, only_inside, run_cases
 ROOT = Path(__file__).parents[1]
 MINUTES = os.environ.get("LABELGRAD_TORTURE_MINUTES")
 FEW = {
-    "damage": 25,
-    "crafted": 25,
-    "fuzzed inputs": 150,
+    "damage": 15,
+    "crafted": 15,
+    "fuzzed inputs": 100,
     "faults of a mapped table": 12,
     "kills of a mapped table": 2,
 }
