@@ -1,7 +1,4 @@
-"""A few seconds of every attack; `make torture` goes on for as long as it is asked to.
-
-With LABELGRAD_TORTURE_MINUTES set, as in the workflow, it takes so many minutes.
-"""
+"""A few cases of the attacks; `make torture` goes on for as long as it is asked to."""
 
 import json
 import os
@@ -15,11 +12,10 @@ import pytest
 from tests.adversarial.cases import Finding, Part, Tally, only_inside, run_cases
 
 ROOT = Path(__file__).parents[1]
-MINUTES = os.environ.get("LABELGRAD_TORTURE_MINUTES")
 FEW = {
-    "damage": 25,
-    "crafted": 25,
-    "fuzzed inputs": 150,
+    "damage": 15,
+    "crafted": 15,
+    "fuzzed inputs": 100,
     "faults of a mapped table": 12,
     "kills of a mapped table": 2,
 }
@@ -32,19 +28,11 @@ def torture(counts, *options):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(MINUTES is not None, reason="there is time for more")
 def test_nothing_is_found_in_a_few_cases_of_each_part(tmp_path):
     few = [word for part, count in FEW.items() for word in ("--part", f"{part}={count}")]
     done, counts = torture(tmp_path / "counts.json", *few)
     assert done.returncode == 0, done.stdout
     assert {part: found["cases"] for part, found in counts["parts"].items()} == FEW
-
-
-@pytest.mark.skipif(MINUTES is None, reason="LABELGRAD_TORTURE_MINUTES is not set")
-@pytest.mark.timeout(86_400)
-def test_nothing_is_found_in_minutes(tmp_path):
-    done, _ = torture(tmp_path / "counts.json", "--minutes", str(MINUTES))
-    assert done.returncode == 0, done.stdout
 
 
 # The harness itself must notice

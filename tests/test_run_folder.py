@@ -15,6 +15,7 @@ import pytest
 from safetensors.torch import load, save
 
 import labelgrad
+from labelgrad.files import read_sealed, read_tensors
 from labelgrad.fitting import conclusion
 from labelgrad.fitting.run_folder import DIGESTS, LOCK, in_use, read_digests, write_files
 from tests.command import labelgrad_here, one_sentence
@@ -51,8 +52,12 @@ def answer(run):
 
 def test_every_file_that_is_read_has_a_digest(run):
     files = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
-    known = set(read_digests(run).of)
-    assert known == {name for name in files if not name.startswith(("checkpoint", "plan", DIGESTS))}
+    in_itself = {"plan.json", "source.json", "labeled.safetensors", DIGESTS}
+    others = {name for name in files - in_itself if not name.startswith("checkpoint")}
+    assert set(read_digests(run).of) == others
+    for name in in_itself & files - {"labeled.safetensors"}:
+        read_sealed((run / name).read_bytes())
+    read_tensors(run / "labeled.safetensors")
 
 
 def test_a_bit_in_any_file_is_noticed_or_changes_nothing(run, whole):

@@ -2,23 +2,20 @@
 
 `digests.json` has the digest of every file that a result is read from, and one of itself. It takes
 its place last, so a folder is of one result or is not read. Two of the files a person may change by
-purpose; that is told, and not refused. What grows line by line has a digest in every line.
+purpose; that is told, and not refused.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from labelgrad.files import (
     digest_of,
-    read_json,
     read_sealed,
     replace_all,
     sealed_json,
@@ -108,56 +105,6 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
     files = {name: digest_of(content) for name, content in contents.items()}
     sealed = sealed_json({"version": VERSION, "files": {**known_digests(folder).of, **files}})
     replace_all({folder / name: each for name, each in {**contents, DIGESTS: sealed}.items()})
-
-
-def append_line(path: Path, record: Mapping[str, Any]) -> None:
-    """Add a record to a file of JSON lines, with its digest.
-
-    >>> from tempfile import mkdtemp
-    >>> path = Path(mkdtemp(), "decisions.jsonl")
-    >>> append_line(path, {"row": "7"})
-    >>> append_line(path, {"row": "8"})
-    >>> read_lines(path)
-    [{'row': '7'}, {'row': '8'}]
-    """
-    whole = path.read_bytes() if path.is_file() else b""
-    size = whole.rfind(b"\n") + 1  # without half a line of a process that died
-    try:
-        with path.open("ab") as file:
-            file.truncate(size)
-            try:
-                file.write(_line(record))
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(size)
-                raise
-    except OSError as error:
-        raise OSError(f"{path} could not be written ({error.strerror or error}).") from error
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file that `append_line` wrote; a ValueError names a damaged line."""
-    found = []
-    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    for number, line in enumerate(lines, 1):
-        try:
-            record = read_json(line)
-            del record["digest"]
-            if _line(record) != line + b"\n":
-                raise ValueError("its content does not match its digest")
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{path} is damaged in line {number} ({error}); remove that line."
-            ) from None
-        found.append(record)
-    return found
-
-
-def _line(record: Mapping[str, Any]) -> bytes:
-    text = json.dumps(record, ensure_ascii=False, allow_nan=False)
-    sealed = {**record, "digest": digest_of(text.encode())}
-    return json.dumps(sealed, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 @contextmanager

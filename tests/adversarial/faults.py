@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from labelgrad import files
+import safetensors.torch as tensors
+
 from tests.adversarial.cases import LONGEST, Finding, Part, waited
 from tests.adversarial.kills import finished, forked
 from tests.adversarial.targets import (
@@ -53,7 +54,7 @@ class Faults:
             setattr(os, name, self._on_path(name, getattr(os, name)))
         for name in ON_HANDLES:
             setattr(os, name, self._on_handle(name, getattr(os, name)))
-        files.save_file = self._saving(files.save_file)
+        tensors.save_file = self._saving(tensors.save_file)
         self._open = io.open
         builtins.open = io.open = self._opened  # type: ignore[assignment]
         return self
@@ -116,9 +117,9 @@ class Faults:
     def _saving(self, real: Callable[..., Any]) -> Callable[..., Any]:
         """Safetensors writes without Python: the whole file is one operation."""
 
-        def call(tensors: Any, path: Any, *arguments: Any) -> None:
+        def call(named: Any, path: Any, *arguments: Any) -> None:
             mine = self._hit(write=True)
-            real(tensors, path, *arguments)
+            real(named, path, *arguments)
             if mine and self.mode in (TORN, SHORT):
                 os.truncate(path, os.stat(path).st_size // 2)
                 self._end()
