@@ -15,7 +15,9 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +35,12 @@ from labelgrad.witnesses.named import witnesses_named
 Array = NDArray[Any]
 MOST_ROWS, MOST_TEST, TEST = 2000, 800, 6  # rows; a test is at most one row in six of a set
 FOLDS = 4
-PEERS = (
-    "logistic-regression-cv",
-    "self-training",
-    "label-spreading-knn",
-    "label-spreading-rbf",
-)
+PEERS = ("logistic-regression-cv", "self-training", "label-spreading-knn")
 SURENESS = np.geomspace(0.1, 100, 61)  # of cosines, for the nearest centroid
 CENTROID, LGA = "nearest-centroid", "lga-linear"
-POOLS = {
-    "linear × neighbours": ("linear", "neighbours"),
-    "linear × neighbours × lga-linear": ("linear", "neighbours", LGA),
-}
-WITNESSES = ("linear", "neighbours", LGA)
+NEAREST = "nearest features"
+POOLS = {"linear × nearest": ("linear", NEAREST), "pool": ("linear", NEAREST, LGA)}
+WITNESSES = ("linear", NEAREST, LGA)
 
 
 def split(x: Array, y: Array, per_class: int, number: int) -> tuple[Array, Array, Array, Array]:
@@ -86,38 +81,86 @@ def nearest_centroid(case: Case, x: Array) -> Array:
     return normalized(SURENESS[int(np.argmin(losses))] * cosines(case.y, x))
 
 
-def opinions(case: Case, x: Array) -> Iterator[tuple[str, Array, float]]:
-    """What everybody says of test rows, in log-probabilities, and the CPU seconds it took."""
-    began = time.process_time()
-    yield CENTROID, nearest_centroid(case, x), time.process_time() - began
-    for name in PEERS:
-        began = time.process_time()
-        (said,) = peers.probabilities(name, case.x, case.y, [x], classes=case.classes, seed=0)
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What a witness said of the rows that a pool asks about; a file can hold it."""
+
+    out_of_fold: Array
+    unlabeled: Array
+    test: Array
+    seconds: float  # of CPU time
+
+    def of_rows(self, rows: Array) -> Array:
+        """About the unlabeled rows, which alone are asked for."""
+        return self.unlabeled
+
+    def of_new(self, x: Array) -> Array:
+        """About the test rows."""
+        return self.test
+
+
+def peer_said(name: str, case: Case, x: Array) -> Said:
+    """A peer, or the nearest centroid, on the labels that there are."""
+    began, nothing = time.process_time(), np.zeros((0, case.classes))
+    if name == CENTROID:
+        logs = nearest_centroid(case, x)
+    else:
+        here = case.x
+        if not peers.PEERS[name].sees_unlabeled:  # its weights are in the span of labeled rows
+            basis = np.linalg.qr(here[case.y >= 0].T)[0]
+            here, x = here @ basis, x @ basis
+        (said,) = peers.probabilities(name, here, case.y, [x], classes=case.classes, seed=0)
         logs = log_probabilities(said, np.arange(case.classes), case.classes)
-        yield name, logs, time.process_time() - began
-    heard: list[Heard] = []
-    for witness in witnesses_named(WITNESSES):
-        began = time.process_time()
-        found, notes = hear_all([witness], case)
-        if notes:
-            raise RuntimeError(notes[0])
-        heard += found
-        yield witness.name, found[0].opinion.of_new(x), time.process_time() - began
+    return Said(nothing, nothing, logs, time.process_time() - began)
+
+
+def witness_said(name: str, case: Case, x: Array) -> Said:
+    """A witness of ours on the folds and on all labels."""
+    began = time.process_time()
+    heard, notes = hear_all(witnesses_named([name]), case)
+    if notes:
+        raise RuntimeError(notes[0])
+    opinion = heard[0].opinion
+    said = opinion.of_rows(case.unlabeled), opinion.of_new(x)
+    return Said(heard[0].out_of_fold, *said, time.process_time() - began)
+
+
+def remembered(path: Path | None, say: Callable[[], Said]) -> Said:
+    """What was said, from a file if it is there."""
+    if path is not None and path.exists():
+        with np.load(path) as kept:
+            return Said(*(kept[f.name] for f in fields(Said)))
+    found = say()
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **vars(found))
+    return found
+
+
+def opinions(case: Case, x: Array, memory: str | None) -> Iterator[tuple[str, Array, float]]:
+    """What everybody says of test rows, in log-probabilities, and the CPU seconds it took."""
+    said: dict[str, Said] = {}
+    for name in (CENTROID, *PEERS, *WITNESSES):
+        say = witness_said if name in WITNESSES else peer_said
+        path = None if memory is None else Path(f"{memory}-{name}.npz")
+        said[name] = remembered(path, partial(say, name, case, x))
+        yield name, said[name].test, float(said[name].seconds)
     for name, members in POOLS.items():
         began = time.process_time()
-        mine = [each for each in heard if each.name in members]
-        pool = weigh(case, mine).pool
-        said = pool.combined({each.name: each.opinion.of_new(x) for each in mine})
-        yield name, said, time.process_time() - began
+        heard = [Heard(each, True, said[each].out_of_fold, said[each]) for each in members]
+        pool = weigh(case, heard).pool
+        seconds = time.process_time() - began + sum(float(said[each].seconds) for each in members)
+        yield name, pool.combined({each: said[each].test for each in members}), seconds
 
 
-def trial(path: Path, per_class: int, number: int) -> Iterator[dict[str, Any]]:
+def trial(path: Path, per_class: int, number: int, memory: Path | None) -> Iterator[dict[str, Any]]:
     """Error and loss of everybody on one split."""
     with np.load(path) as file:
         x, y = file["x"].astype(float), file["y"].astype(int)
     here, labels, x_test, y_test = split(x, y, per_class, number)
     case = case_of(here, labels, int(y.max()) + 1)
-    for name, said, seconds in opinions(case, x_test):
+    kept = None if memory is None else str(memory / f"{path.stem}-{per_class}-{number}")
+    for name, said, seconds in opinions(case, x_test, kept):
         yield {
             "set": path.stem,
             "labels": per_class,
@@ -136,6 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("features", type=Path)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--memory", type=Path, help="keep what was said, to try other pools")
     parser.add_argument("--sets", nargs="*")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--labels", type=int, nargs="*", default=[4, 10])
@@ -150,7 +194,7 @@ def main() -> None:
         command = ["python", "benchmarks/features.py", asked.features.name, *sys.argv[2:]]
         results.begin(shlex.join(command))
     for path, per_class, number in missing:
-        results.add(list(trial(path, per_class, number)))
+        results.add(list(trial(path, per_class, number, asked.memory)))
         print(f"{path.stem}, {per_class} labels a class, split {number}", file=sys.stderr)
 
 

@@ -74,6 +74,7 @@ def test_the_point_is_that_of_the_lowest_loss_of_hidden_labels_with_a_pull_to_th
             weight, bias = walked.head(part, point)
             said = normalized(sureness * (scaled[rows].double().numpy() @ weight + bias))
             total -= said[np.arange(len(rows)), y[rows]].sum()
+            total -= aligned.DOUBT / 24 * said.mean(1).sum()
         return total
 
     losses = {(p, s): loss(p, s) for p in range(len(walked.heads)) for s in aligned.SURENESS}
@@ -125,3 +126,18 @@ def test_values_and_rows_that_all_have_labels_are_refused():
         Aligned().hear(x, [y.astype(float)], 0, 0)
     with pytest.raises(ValueError, match="it needs unlabeled rows"):
         Aligned().hear(x, [truth], CLASSES, 0)
+
+
+def test_a_rare_class_is_rare_though_there_are_as_many_labels_of_it(monkeypatch):
+    monkeypatch.setattr(aligned, "STEPS", (600, 600))
+    rng = np.random.default_rng(2)
+    truth = (np.arange(400) >= 340).astype(int)
+    x = rng.normal(size=(400, 40)) + 0.6 * rng.normal(size=40) * truth[:, None]
+    y = np.full(400, -1)
+    y[:10], y[-10:] = 0, 1
+    right = {}
+    for constant in (aligned.CONSTANT, aligned.UNEVEN):
+        monkeypatch.setattr(aligned, "UNEVEN", constant)
+        (opinion,) = Aligned().hear(x, [y], 2, 0)
+        right[constant] = (opinion.of_rows(np.arange(400)).argmax(1) == truth).mean()
+    assert right[aligned.UNEVEN] > right[aligned.CONSTANT] + 0.03

@@ -117,6 +117,21 @@ def test_what_one_version_learns_does_not_hang_on_the_labels_of_another():
     assert not torch.equal(heads.outputs(x)[:, 1], others.outputs(x)[:, 1])
 
 
+def test_the_bias_is_the_weight_of_a_constant():
+    x, _, labels, _ = versions_and_heads(torch.float64, [range(0, 9), range(9, 18)])
+    constants, unlabeled = (0.5, 3.0), torch.arange(LABELED, ROWS)
+    heads = LinearHeads(x, labels, CLASSES, unlabeled=unlabeled, constant=torch.tensor(constants))
+    for _ in range(30):
+        heads.step()
+    for place, constant in enumerate(constants):
+        wider = torch.cat([x, x.new_full((ROWS, 1), constant)], 1)
+        other = LinearHeads(wider, labels, CLASSES, unlabeled=unlabeled, constant=0.0)
+        for _ in range(30):
+            other.step()
+        wanted = other.outputs(wider)[:, place]
+        torch.testing.assert_close(heads.outputs(x)[:, place], wanted, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize(("known", "unlabeled"), [(0, 5), (5, 0)])
 def test_rows_of_both_kinds_are_needed(known, unlabeled):
     labels = torch.full((1, 10), -1)

@@ -124,6 +124,21 @@ def test_its_company_does_not_matter_to_the_last_bit(rule, values):
         assert_equal(one, together[place])
 
 
+def test_lga_alone_goes_where_it_would_go_by_itself():
+    def without_the_labeled_loss(labels):
+        like = trainer("evidence", labels, start=labels, dtype=torch.float64)
+        lga = LGA(ROWS, 3, rule=Evidence(1.0), power=0, dtype=torch.float64)
+        return Trainer(like.model, lga, like.labeled, like.unlabeled, learning_rate=1e-3)
+
+    together, each = ([without_the_labeled_loss(n) for n in COUNTS] for _ in range(2))
+    assert stacks(together) == [[0, 1, 2, 3]]
+    records = finish(together, 30)
+    for place, one in enumerate(each):
+        said = [one.step() for _ in range(30)]
+        assert_near(one.state, together[place].state, 1e-9)
+        assert [list(r) for r in said] == [list(found[place]) for found in records]
+
+
 @pytest.mark.parametrize("power", [0, 0.25, 0.4, 0.5])
 def test_every_metric_is_the_same(power):
     settings = {"dtype": torch.float64, "lga": {"power": power, "epsilon": 1e-3}}

@@ -158,6 +158,7 @@ def _pack_neighbours(opinion: Spread) -> Packed:
     tensors = {"x": rows.x, "arrived": opinion.arrived, "factor": opinion.factor}
     content = save_tensors(unshared({name: _compact(each) for name, each in tensors.items()}))
     settings = {"spread": opinion.spread, "neighbours": rows.neighbours, "seed": rows.seed}
+    settings["by direction"] = float(rows.by_direction)
     return Packed(NEIGHBOURS, content, settings)
 
 
@@ -167,7 +168,8 @@ def _unpack_neighbours(packed: Packed, asked: Asked) -> Spread:
     if x.ndim != 2 or arrived.shape != (len(x), asked.classes or 2):
         raise ValueError(f"its rows are {x.shape}, and {arrived.shape} arrived at them")
     neighbours, seed = int(packed.settings["neighbours"]), int(packed.settings["seed"])
-    rows = NearRows(x, neighbours, seed)
+    by_direction = bool(packed.settings.get("by direction"))
+    rows = NearRows(x, neighbours, seed, by_direction=by_direction)
     return Spread(rows, arrived, factor, packed.settings["spread"], asked.classes)
 
 

@@ -18,13 +18,13 @@ from labelgrad.encoders.bag_of_words import NAME as BAG_OF_WORDS
 from labelgrad.encoders.base import NONE
 from labelgrad.files import digest_of, read_json, read_sealed, sealed_json, write_whole
 from labelgrad.fitting.verdict import BASELINE
-from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.base import Dataset, Defaults
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.inputs.table import DEFAULTS as TABLE
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.methods import Problem, every_method, parts
 from labelgrad.methods import method as method_named
-from labelgrad.models.mlp import MLP
+from labelgrad.models.mlp import MLP, linear_head
 from labelgrad.models.wide_resnet import WideResNet
 from labelgrad.objective import Objective
 from labelgrad.plain_values import built
@@ -34,6 +34,8 @@ from labelgrad.training.batches import content_digest
 from labelgrad.witnesses.named import usual_witnesses, witness_names
 
 METHOD = "lga-evidence"  # where none is asked for
+METHOD_OF_FEATURES = "lga-linear"  # where encoders have made the features, and there are classes
+HEAD, HEAD_STEPS, HEAD_RATE = "linear", 300, 5e-3  # what is then trained
 REGRESSION_STEPS, STEPS_A_LABEL = (300, 5000), 5  # at least and at most, and between
 RATE_OF_VALUES = 2e-4  # of rows of a table; pictures have theirs
 DROP_AT = 0.8  # of the steps, where the learning rate of pictures falls
@@ -41,7 +43,7 @@ BATCH = 50  # labeled, and again as many unlabeled
 MOST_STEPS = 10**9  # weeks of the fastest ones
 FILE, VERSION = "plan.json", 4
 OWN = "own"  # the name of a network that a person brings
-NETWORKS = "mlp, mlp-WIDTH-WIDTH…, or wrn-DEPTH-WIDTH such as wrn-10-1 and wrn-16-2"
+NETWORKS = "mlp, mlp-WIDTH-WIDTH…, linear, or wrn-DEPTH-WIDTH such as wrn-10-1 and wrn-16-2"
 HIDDEN = (128, 128)  # of "mlp"
 MOST_LAYERS = 1000
 MOMENTUM = 0.05  # of batch norm: the averages go back over twenty steps
@@ -73,8 +75,15 @@ class Plan:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """What is trained side by side: the baseline, and the method where it is another."""
-        return (BASELINE,) if self.method == BASELINE else (BASELINE, self.method)
+        """What is trained side by side: the baseline, and the method where it is another.
+
+        A method that is heard as a witness of its name is not trained again.
+
+        >>> Plan("lga-linear", "linear", 100, witnesses="neighbours,lga-linear").methods
+        ('supervised',)
+        """
+        heard = self.method in self.witnesses.split(",")
+        return (BASELINE,) if self.method == BASELINE or heard else (BASELINE, self.method)
 
 
 def make_plan(
@@ -88,22 +97,36 @@ def make_plan(
     witnesses: str | None = None,
 ) -> Plan:
     """What was asked for, and what is usual for such data in place of what was not."""
-    shape = tuple(dataset.x.shape[1:])
-    usual = kind_named(dataset.kind).defaults(shape)
+    usual = usual_for(dataset, model)
     name = OWN if isinstance(model, nn.Module) else model or usual.network
     if name != OWN:
         check_network(name, dataset)
     return Plan(
-        usable_method(dataset, method or METHOD),
+        usable_method(dataset, method or (METHOD_OF_FEATURES if is_head(dataset) else METHOD)),
         name,
-        usual_steps(dataset) if steps is None else steps,
+        usual_steps(dataset, model) if steps is None else steps,
         rate_for(loss_for(dataset), usual.learning_rate)
         if has_columns(dataset)
         else usual.learning_rate,
         seed or 0,
         bool(mirror),
-        ",".join(usual_witnesses(dataset.task)) if witnesses is None else witness_names(witnesses),
+        ",".join(usual_witnesses(dataset.task, features=dataset.frozen_features))
+        if witnesses is None
+        else witness_names(witnesses),
     )
+
+
+def is_head(dataset: Dataset) -> bool:
+    """Whether what is trained is the head of a network that stays as it is, and tells classes."""
+    return dataset.frozen_features and dataset.task == "classification"
+
+
+def usual_for(dataset: Dataset, model: str | nn.Module | None = None) -> Defaults:
+    """What is trained where nothing else is asked for than a model, if at all."""
+    usual = kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:]))
+    if not is_head(dataset) or model not in (None, HEAD):
+        return usual
+    return usual._replace(network=HEAD, steps=HEAD_STEPS, learning_rate=HEAD_RATE)
 
 
 def network(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
@@ -116,8 +139,11 @@ def network(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
     """
     sizes = layer_sizes(name)
     check_layers(name)
-    if re.fullmatch(r"mlp(-\d{1,4})*", name):
-        plain = MLP(math.prod(shape), sizes or HIDDEN, outputs)
+    if name == HEAD or re.fullmatch(r"mlp(-\d{1,4})*", name):
+        inputs = math.prod(shape)
+        plain = (
+            linear_head(inputs, outputs) if name == HEAD else MLP(inputs, sizes or HIDDEN, outputs)
+        )
         return plain if len(shape) == 1 else nn.Sequential(nn.Flatten(), plain)
     if not re.fullmatch(r"wrn-\d{1,4}-\d{1,4}", name) or sizes[1] < 1:
         raise ValueError(f"`model` must be {NETWORKS}, got {name!r}.")
@@ -175,10 +201,9 @@ def rate_for(loss: Loss, for_classes: float = TABLE.learning_rate) -> float:
     return for_classes if isinstance(loss, CrossEntropy) else RATE_OF_VALUES
 
 
-def usual_steps(dataset: Dataset) -> int:
+def usual_steps(dataset: Dataset, model: str | nn.Module | None = None) -> int:
     """How long to train where nobody says."""
-    defaults = kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:]))
-    return steps_for(loss_for(dataset), int(dataset.labeled.sum()), defaults.steps)
+    return steps_for(loss_for(dataset), int(dataset.labeled.sum()), usual_for(dataset, model).steps)
 
 
 def steps_for(loss: Loss, labels: int, for_classes: int = TABLE.steps) -> int:

@@ -193,8 +193,8 @@ def heard_network(trained: CrossValidation, method: str) -> Heard:
         opinion(mine[ALL], spread),
         seconds,
         folds,
-        # LGA's network has heard the same labels and more: this one must show what it adds.
-        presumed=method != BASELINE or trained.methods == (BASELINE,),
+        # LGA has heard the same labels and more: this one must show what it adds.
+        presumed=method != BASELINE or trained.plan.method == BASELINE,
     )
 
 

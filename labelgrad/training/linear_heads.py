@@ -34,7 +34,8 @@ class LinearHeads:
 
     `x` is (rows, columns) of about unit spread; `labels` is (versions, rows), -1 where a version
     knows none. Rows that have a label in some version are drawn as labeled ones, and count in those
-    versions that know it; `unlabeled` says which rows have imputed labels.
+    versions that know it; `unlabeled` says which rows have imputed labels. The bias is the weight
+    of a `constant`, one for all or one for each version: the larger it is, the faster the bias.
 
     >>> x = torch.tensor([[-1.0], [1.0], [-0.9], [0.8]])
     >>> labels = torch.tensor([[0, 1, -1, -1], [1, 0, -1, -1]])
@@ -55,6 +56,7 @@ class LinearHeads:
         classes: int,
         *,
         unlabeled: Tensor,
+        constant: Tensor | float = 1.0,
         learning_rate: float = LEARNING_RATE,
         scale: float = SCALE,
         batch_size: int = BATCH,
@@ -70,6 +72,7 @@ class LinearHeads:
         self.labeled, self.unlabeled, self.loss = x[known], x[unlabeled], CrossEntropy()
         width = self.versions * classes
         self.weight, self.bias = x.new_zeros(x.shape[1], width), x.new_zeros(width)
+        self.constant = (torch.ones(self.versions) * constant).to(x).repeat_interleave(classes)
         self.weight.grad, self.bias.grad = (
             torch.zeros_like(self.weight),
             torch.zeros_like(self.bias),
@@ -78,7 +81,7 @@ class LinearHeads:
         mine = labels[:, known].t()  # (labeled, versions)
         self._knows = (mine >= 0).to(x.dtype).unsqueeze(2)
         self._truth = F.one_hot(mine.clamp_min(0), classes).to(x.dtype) * self._knows
-        self._near = torch.addmm(x.new_ones(()), self.unlabeled, self.labeled.t())
+        self._near = self.unlabeled @ self.labeled.t()
         self._pull, self._pull_weight = x.new_zeros(len(known), width), 0.0  # EMA(R_ℓ)
         self.rule = Evidence(scale)
         self.values = x.new_zeros(len(unlabeled), self.versions, 3, classes)  # as in a `LabelTable`
@@ -100,13 +103,13 @@ class LinearHeads:
         slope = slope - (imputed * slope).sum(-1, keepdim=True)
         self._weigh(drawn, self.loss.pull_back(2 / len(drawn) * slope, labels))
         torch.mm(x.t(), residual, out=self.weight.grad)
-        torch.sum(residual, 0, out=self.bias.grad)
+        torch.mul(self.constant, residual.sum(0), out=self.bias.grad)
         self.optimizer.step()
         self.index += 1
 
     def outputs(self, x: Tensor) -> Tensor:
         """What the heads make of rows: (rows, versions, classes)."""
-        return self._by_version(torch.addmm(self.bias, x, self.weight))
+        return self._by_version(torch.addmm(self.constant * self.bias, x, self.weight))
 
     def _answers(
         self, seen: Tensor, drawn: Tensor, x: Tensor, chances: Tensor, residual: Tensor
@@ -118,10 +121,11 @@ class LinearHeads:
             0, seen, pulls.flatten(1), alpha=1 - GRADIENT_DECAY
         )
         self._pull_weight += (1 - GRADIENT_DECAY) * (1 - self._pull_weight)
-        near = torch.addmm(x.new_ones(()), x, x.t())
+        part = 1 / self._pull_weight
         labeled = self._near[drawn] @ self._pull
-        gap = torch.addmm(labeled, near, residual, beta=1 / self._pull_weight, alpha=-1)
-        return self._by_version(gap)
+        answers = torch.addmm(labeled, x @ x.t(), residual, beta=part, alpha=-1)
+        answers += self.constant.square() * (part * self._pull.sum(0) - residual.sum(0))
+        return self._by_version(answers)
 
     def _by_version(self, columns: Tensor) -> Tensor:
         return columns.view(len(columns), self.versions, self.classes)

@@ -118,7 +118,7 @@ def _stack_key(trainer: Trainer) -> tuple[object, ...] | None:
 
 
 def _plain_terms(objective: Objective) -> Terms | None:
-    """The terms of an objective that is the labeled loss, or a sum of that and one other."""
+    """The terms of an objective that is the labeled loss, LGA, or the first and one other."""
     terms = list(objective.terms) if type(objective) is Sum else [objective]
     weights: dict[str, float | Schedule] = {}
     second = None
@@ -128,7 +128,9 @@ def _plain_terms(objective: Objective) -> Terms | None:
             return None
         weights[leaf.name] = term.weight if isinstance(term, Scaled) else 1.0
         second = leaf if isinstance(leaf, LGA | Distillation) else second
-    plain = "supervised" in weights and len(weights) <= 2 and not _hooked(objective)
+    known = "supervised" in weights or isinstance(second, LGA)
+    plain = known and len(weights) == 1 + ("supervised" in weights and second is not None)
+    plain = plain and not _hooked(objective)
     return Terms(weights, second) if plain else None
 
 

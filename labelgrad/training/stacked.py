@@ -197,7 +197,7 @@ class Stack:
     def _move(self, weights: Mapping[str, float]) -> None:
         """One step of Adam down the weighted sum of the gradients."""
         nets, gradient = self.nets, self._gradient
-        torch.mul(nets.labeled_gradient, weights["supervised"], out=gradient)
+        torch.mul(nets.labeled_gradient, weights.get("supervised", 0.0), out=gradient)
         if self.has_unlabeled:
             pull, weight = nets.unlabeled_gradient, weights[self.terms[0].second_name]
             gradient.add_(pull if weight == 1 else weight * pull)

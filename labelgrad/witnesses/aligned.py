@@ -6,6 +6,11 @@ rest at the same place; LGA's merit is in which directions are learned first, so
 everything. One run gives a whole path, and the step is the one at which labels that were hidden
 from it were most likely, together with how sure it may be.
 
+The bias is the weight of a constant, half as long as a row. Where one class is rare and there are
+as many labels of it, the bias has far to go: else half of all rows would be taken for it. So where
+a logistic regression finds other shares among the unlabeled rows than among the labels, and its
+own doubt does not explain them, the constant is larger.
+
 A version of the labels is judged by parts of its own labels, each hidden in turn, so the labels
 that are hidden from a version have no say in its step. Most of these paths are shared: the one
 with two folds hidden judges both.
@@ -29,15 +34,22 @@ from labelgrad.witnesses.base import (
     normalized,
     not_too_sure,
 )
+from labelgrad.witnesses.shares import estimated_shares, label_shares
 
 RATE = 0.06  # of learning, for all columns together: a head of many columns moves faster
+CONSTANT, UNEVEN = 0.5, 1.5  # that the bias is the weight of, in lengths of a row
+NEARLY_EVEN, MOST_SHARED = 2, 20  # labels between classes, and classes, for shares to be asked for
+BEYOND_DOUBT = 1.5  # times the regression's doubt is how far shares must lie from the labels'
 VISITS = 25  # of an unlabeled row
 STEPS = 600, 3000  # at least and at most
 MOST_UNLABELED = 6000  # rows that are learned from: what they do not show, more will not
 POINTS, KEPT = 40, 2**26  # of the path, and the most numbers they may be
 PARTS = 4  # that labels are dealt into, where nobody has hidden any
 WIDEST = 2000  # classes times versions; above, the last step is taken as it is
-SURENESS = np.geomspace(0.3, 2.0, 21)  # what outputs are multiplied by
+SURENESS = np.geomspace(0.05, 3.0, 40)  # what outputs are multiplied by
+DOUBT = (
+    2.0  # labels' worth of labels of every class alike: so few that are right may be so by chance
+)
 PULL = 1.0  # labels' worth of a preference for the end of the path, for a factor of e away from it
 
 Hidden = frozenset[int]  # rows
@@ -77,9 +89,8 @@ class Aligned:
             judges = [[] for _ in hidden]
         paths = list(dict.fromkeys([*hidden, *(path for each in judges for path, _ in each)]))
         mean, spread = x.mean(0), float(x.std()) or 1.0
-        walked = walk(
-            torch.from_numpy((x - mean) / spread).float(), y, unlabeled, paths, classes, seed
-        )
+        rows = torch.from_numpy((x - mean) / spread).float()
+        walked = walk(rows, y, unlabeled, paths, classes, seed)
         found = []
         for mine, judged_by in zip(hidden, judges, strict=True):
             point, sureness = walked.chosen(y, judged_by)
@@ -130,12 +141,11 @@ class Walked:
             axis=1,
         )
         labels = y[np.concatenate([rows for _, rows in judged_by])]
-        losses = np.stack(
-            [
-                -normalized(sureness * outputs)[:, np.arange(len(labels)), labels].mean(1)
-                for sureness in SURENESS
-            ]
-        )
+        losses = np.empty((len(SURENESS), len(self.heads)))
+        for place, sureness in enumerate(SURENESS):
+            logs = normalized(sureness * outputs)  # (points, labels, classes)
+            right = logs[:, np.arange(len(labels)), labels].mean(1)
+            losses[place] = -right - DOUBT / len(labels) * logs.mean((1, 2))
         points = np.arange(len(self.heads)) + 1
         away = PULL / len(labels) * np.log(points / len(points)) ** 2
         sureness, point = np.unravel_index((losses + away).argmin(), losses.shape)
@@ -156,11 +166,13 @@ def walk(
     labels = torch.from_numpy(y).repeat(len(paths), 1)
     for version, hidden in zip(labels, paths, strict=True):
         version[list(hidden)] = -1
+    far = torch.from_numpy(uneven(x.numpy(), labels.numpy(), unlabeled, classes))
     heads = LinearHeads(
         x,
         labels,
         classes,
         unlabeled=torch.from_numpy(unlabeled),
+        constant=torch.where(far, UNEVEN, CONSTANT) * x.shape[1] ** 0.5,
         learning_rate=RATE / x.shape[1],
         seed=seed,
     )
@@ -172,10 +184,41 @@ def walk(
         heads.step()
         if heads.index % every == 0:
             size = len(paths), classes
-            found.append((heads.weight.unflatten(1, size).clone(), heads.bias.view(size).clone()))
+            bias = heads.constant * heads.bias
+            found.append((heads.weight.unflatten(1, size).clone(), bias.view(size)))
             said.append(heads.outputs(labeled).double().numpy())
     rows = {row: place for place, row in enumerate(known.tolist())}
     return Walked({path: n for n, path in enumerate(paths)}, rows, found, np.stack(said))
+
+
+def uneven(x: Array, labels: Array, unlabeled: Array, classes: int) -> Array:
+    """In which versions there are as many labels of each class, but by far not as many rows.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.concatenate([rng.normal(size=(90, 3)), 5 + rng.normal(size=(10, 3))])
+    >>> y = np.full(100, -1)
+    >>> y[:4], y[-4:] = 0, 1
+    >>> uneven(x, y[None], np.flatnonzero(y < 0), 2)
+    array([ True])
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    found = np.zeros(len(labels), dtype=bool)
+    if classes > MOST_SHARED:
+        return found
+    known = np.flatnonzero((labels >= 0).any(0))
+    basis = np.linalg.qr(x[known].T)[0]  # the regression's weights are in the span of its rows
+    asked, rows = x[unlabeled] @ basis, x[known] @ basis
+    for place, mine in enumerate(labels[:, known]):
+        counts = np.bincount(mine[mine >= 0], minlength=classes)
+        if counts.min() == 0 or counts.max() - counts.min() > NEARLY_EVEN:
+            continue  # labels that were drawn at random have the shares
+        model = LogisticRegression(max_iter=300).fit(rows[mine >= 0], mine[mine >= 0])
+        said = not_too_sure(model.predict_log_proba(asked))
+        shares = label_shares(mine[mine >= 0], classes)
+        apart = abs(estimated_shares(said, shares, pull=0) - shares).sum() / 2
+        found[place] = apart > BEYOND_DOUBT * (1 - np.exp(said.max(1))).mean()
+    return found
 
 
 def path_steps(unlabeled: int) -> int:

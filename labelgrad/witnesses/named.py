@@ -9,7 +9,7 @@ from labelgrad.nearest import did_you_mean
 from labelgrad.witnesses import models
 from labelgrad.witnesses.aligned import Aligned
 from labelgrad.witnesses.base import Witness
-from labelgrad.witnesses.neighbours import Neighbours
+from labelgrad.witnesses.neighbours import Neighbours, nearest_features
 
 BY_NAME: dict[str, Callable[[], Witness]] = {
     "linear": models.linear,
@@ -18,6 +18,7 @@ BY_NAME: dict[str, Callable[[], Witness]] = {
     "random forest": models.forest,
     "extra trees": models.extra_trees,
     "neighbours": Neighbours,
+    "nearest features": nearest_features,
     "lga-linear": Aligned,
     "kernel": models.kernel,
     "catboost": models.catboost,
@@ -34,15 +35,23 @@ USUAL = {
     ),
     "regression": ("linear", "random forest", "extra trees", "neighbours", "kernel"),
 }
+OF_FEATURES = {  # that encoders made: trees would look at one of a thousand columns at a time
+    "classification": ("linear", "nearest features", "lga-linear"),
+    "regression": ("linear", "nearest features", "kernel"),
+}
 WHERE_INSTALLED = ("catboost",)
 
 
-def usual_witnesses(task: str) -> tuple[str, ...]:
+def usual_witnesses(task: str, *, features: bool = False) -> tuple[str, ...]:
     """The names of those heard where nobody says: scikit-learn's, and others that are installed.
 
-    >>> usual_witnesses("classification")[0]
-    'linear'
+    Of `features` that encoders made there are others.
+
+    >>> usual_witnesses("classification")[0], usual_witnesses("classification", features=True)
+    ('linear', ('linear', 'nearest features', 'lga-linear'))
     """
+    if features:
+        return OF_FEATURES[task]
     return (*USUAL[task], *(name for name in WHERE_INSTALLED if find_spec(name)))
 
 

@@ -7,6 +7,9 @@ from the data, row by row, as Zelnik-Manor & Perona (2004) do:
     S    = D^−½ W D^−½
     F    = (I − αS)⁻¹ Y                what arrives at each row of the labels Y
 
+Features of an encoder tell things apart by their direction: of those the nearest are the rows of
+the largest cosine, and W_ij is its third power.
+
 Of classes F is brought to the masses the labels have (Zhu et al., 2003), so that a class with few
 neighbours is not drowned. Of values F is divided by what arrives of a label at all.
 """
@@ -28,7 +31,7 @@ from labelgrad.witnesses.base import (
     values_with_spread,
 )
 
-NEIGHBOURS = 10
+NEIGHBOURS, NEIGHBOURS_OF_FEATURES = 10, 30
 SPREAD = 0.9  # α: how much of a row's opinion comes from its neighbours
 EXACT_UP_TO = 20_000  # rows; above them neighbours are found approximately, where a library is
 SOLVED_AT_ONCE = 30_000  # rows; above them (I − αS)⁻¹ is applied step by step
@@ -51,10 +54,11 @@ class Neighbours:
     neighbours: int = NEIGHBOURS
     alpha: float = SPREAD
     sees_unlabeled: bool = True
+    by_direction: bool = False  # nearest by cosine, from the mean of all
 
     def hear(self, x: Array, labels: Sequence[Array], classes: int, seed: int) -> Sequence[Opinion]:
         """One opinion for each version of the labels; the graph is made once."""
-        graph = Graph(x, min(self.neighbours, len(x) - 1), seed)
+        graph = Graph(x, min(self.neighbours, len(x) - 1), seed, by_direction=self.by_direction)
         arriving = graph.spread(
             np.hstack([_sources(version, classes) for version in labels]), self.alpha
         )
@@ -64,6 +68,11 @@ class Neighbours:
             Spread(graph, part, *_prior_or_scale(version, part, classes), classes)
             for version, part in zip(labels, parts, strict=True)
         ]
+
+
+def nearest_features() -> Neighbours:
+    """Neighbours among features of an encoder: more of them, by direction."""
+    return Neighbours("nearest features", NEIGHBOURS_OF_FEATURES, by_direction=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,31 +117,34 @@ class Spread:
 class NearRows:
     """Rows among which the nearest of any other are found."""
 
-    def __init__(self, x: Array, neighbours: int, seed: int):
+    def __init__(self, x: Array, neighbours: int, seed: int, *, by_direction: bool = False):
         self.x, self.neighbours, self.seed = x, max(1, neighbours), seed
-        self.search = nearest_search(x, self.neighbours + 1, seed)
+        self.by_direction = by_direction
+        self.points = directions(x) if by_direction else x
+        self.search = nearest_search(self.points, self.neighbours + 1, seed)
+        self.weights = cosines_cubed if by_direction else falling
 
     def near(self, x: Array) -> tuple[Array, Array]:
         """For each of `x` its nearest rows, and their weights."""
-        distances, places = self.search(x)
+        distances, places = self.search(directions(x) if self.by_direction else x)
         distances, places = distances[:, : self.neighbours], places[:, : self.neighbours]
-        return places, falling(distances)
+        return places, self.weights(distances)
 
 
 class Graph(NearRows):
     """Every row joined to its nearest ones, with weights that fall with the distance."""
 
-    def __init__(self, x: Array, neighbours: int, seed: int):
+    def __init__(self, x: Array, neighbours: int, seed: int, *, by_direction: bool = False):
         import scipy.sparse as sparse
 
-        super().__init__(x, neighbours, seed)
-        distances, places = self.search(x)
+        super().__init__(x, neighbours, seed, by_direction=by_direction)
+        distances, places = self.search(self.points)
         itself = places == np.arange(len(x))[:, None]  # the first, but for rows that are alike
         itself[~itself.any(1), -1] = True
         distances = distances[~itself].reshape(len(x), -1)
         places = places[~itself].reshape(len(x), -1)
         rows = np.repeat(np.arange(len(x)), places.shape[1])
-        weights = falling(distances).ravel()
+        weights = self.weights(distances).ravel()
         joined = sparse.csr_matrix((weights, (rows, places.ravel())), shape=(len(x), len(x)))
         joined = joined.maximum(joined.T)
         degree = np.maximum(np.asarray(joined.sum(1)).ravel(), 1e-12) ** -0.5
@@ -166,6 +178,23 @@ def falling(distances: Array) -> Array:
     array([[1.  , 0.78, 0.37]])
     """
     found: Array = np.exp(-((distances / (distances[:, -1:] + 1e-12)) ** 2))
+    return found
+
+
+def cosines_cubed(distances: Array) -> Array:
+    """cos³ of the angle between directions that are so far apart, 0 beyond a right one.
+
+    >>> cosines_cubed(np.array([[0.0, 1.0, 2.0]])).round(3)
+    array([[1.   , 0.125, 0.   ]])
+    """
+    found: Array = np.maximum(1 - distances**2 / 2, 1e-9) ** 3
+    return found
+
+
+def directions(x: Array) -> Array:
+    """Rows of unit length; one without length stays as it is."""
+    length = np.linalg.norm(x, axis=1, keepdims=True)
+    found: Array = x / np.where(length > 0, length, 1)
     return found
 
 
