@@ -26,6 +26,8 @@ def made_run(
 
     What the pool says is right as often as it claims, on average `right`.
     """
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     sure = 1 - np.clip(rng.beta(0.5, 0.5 * right / (1 - right), rows), 0, 0.6)
     truth = rng.integers(0, 3, rows)

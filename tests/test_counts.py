@@ -277,7 +277,7 @@ def said(monkeypatch):
         for module in (cli, "labelgrad.cli.labels"):
             name = module if isinstance(module, str) else module.__name__
             monkeypatch.setattr(f"{name}.load", lambda _: run)
-            monkeypatch.setattr(f"{name}.Console", lambda: console)
+            monkeypatch.setattr(f"{name}.Terminal", lambda: console)
         call(*arguments, **options)
         return console.file.getvalue()
 
