@@ -70,7 +70,7 @@ def run_python(code: str, names: dict) -> None:
 
 def make_quick(monkeypatch) -> None:
     """Train for a few steps where none are asked for, and in this process."""
-    monkeypatch.setattr("labelgrad.fitting.plan.usual_steps", lambda dataset: FEW)
+    monkeypatch.setattr("labelgrad.fitting.plan.usual_steps", lambda *_: FEW)
     monkeypatch.setattr("labelgrad.cli.fit.usual_workers", lambda device: 1)
     monkeypatch.setitem(LGAClassifier.__init__.__kwdefaults__, "steps", FEW)
     known = dict(methods.every_method()) | methods._registered  # what a page adds goes with it

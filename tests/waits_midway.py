@@ -19,8 +19,9 @@ def save_and_wait(self, state):
         time.sleep(600)
 
 
-Checkpoints.__init__.__kwdefaults__["keep"] = 1000  # so that step 25 is seen
-Checkpoints.save = save_and_wait  # here, and in the processes that begin by importing this
+if __name__ in ("__main__", "__mp_main__"):  # here, and in the processes that it begins
+    Checkpoints.__init__.__kwdefaults__["keep"] = 1000  # so that step 25 is seen
+    Checkpoints.save = save_and_wait
 
 if __name__ == "__main__":
     main()
