@@ -115,6 +115,8 @@ def judged(**wrong):
         for name, mine in wrong.items()
     ]
     helped = Answers("neighbours", "unlabeled", answers[0].outputs)
+    if "pool" not in wrong:
+        answers.append(replace(answers[0], name="pool", role="pool"))
     return judge("classification", y, [*answers, helped], kept=answers[-1].name)
 
 
