@@ -55,7 +55,7 @@ def broken(seed, draw, place):
 
 
 def test_a_finding_a_death_a_hang_an_error_and_a_file_outside_are_told_by_their_seeds(tmp_path):
-    part = Part("broken", lambda place: None, broken, batch=4, most_seconds=0.5)
+    part = Part("broken", lambda place: None, broken, batch=4, most_seconds=0.3)
     done = list(run_cases(part, tmp_path, range(7)))
     assert [each.seed for each in done] == list(range(7))
     found = {each.seed: each.finding for each in done if each.finding}
