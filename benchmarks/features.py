@@ -15,7 +15,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from labelgrad import peers
 from labelgrad.fitting.pooling import weigh
 from labelgrad.training.results import Results
-from labelgrad.witnesses.base import even_parts, log_probabilities, normalized
+from labelgrad.witnesses.base import even_parts, log_probabilities, normalized, not_too_sure
 from labelgrad.witnesses.hearing import Case, Heard, hear_all
 from labelgrad.witnesses.named import witnesses_named
 
@@ -41,6 +41,16 @@ CENTROID, LGA = "nearest-centroid", "lga-linear"
 NEAREST = "nearest features"
 POOLS = {"linear × nearest": ("linear", NEAREST), "pool": ("linear", NEAREST, LGA)}
 WITNESSES = ("linear", NEAREST, LGA)
+TITLES = {
+    "logistic-regression-cv": "logistic regression, tuned",
+    CENTROID: "nearest centroid",
+    "label-spreading-knn": "label spreading",
+    "self-training": "self-training",
+    LGA: "LGA",
+    "linear × nearest": "linear × nearest",
+    "pool": "pool",
+}
+DRAWS = 2000  # of sets and splits, for an interval
 
 
 def split(x: Array, y: Array, per_class: int, number: int) -> tuple[Array, Array, Array, Array]:
@@ -78,7 +88,7 @@ def nearest_centroid(case: Case, x: Array) -> Array:
     )
     y, every = case.y[case.hidden], np.arange(len(case.hidden))
     losses = [-normalized(s * hidden)[every, y].mean() for s in SURENESS]
-    return normalized(SURENESS[int(np.argmin(losses))] * cosines(case.y, x))
+    return not_too_sure(normalized(SURENESS[int(np.argmin(losses))] * cosines(case.y, x)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +184,67 @@ def trial(path: Path, per_class: int, number: int, memory: Path | None) -> Itera
         }
 
 
+def table(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """A row for each set and number of labels: error in percent and loss, means of the splits."""
+    cells = sorted({(line["set"], line["labels"]) for line in lines})
+    found = ["| set, labels a class | " + " | ".join(TITLES.values()) + " |"]
+    found.append("|---" * (len(TITLES) + 1) + "|")
+    for name, labels in cells:
+        mine = [line for line in lines if (line["set"], line["labels"]) == (name, labels)]
+        found.append(f"| {name}, {labels} | " + _columns(mine) + " |")
+    return [*found, "| **mean** | " + _columns(lines) + " |"]
+
+
+def _columns(lines: Sequence[dict[str, Any]]) -> str:
+    values = []
+    for name in TITLES:
+        mine = [line for line in lines if line["method"] == name]
+        error, loss = (np.mean([line[what] for line in mine]) for what in ("error", "loss"))
+        values.append(f"{100 * error:.1f} / {loss:.3f}")
+    return " | ".join(values)
+
+
+def comparison(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """How much lower error and loss of LGA and of the pool are than everybody's, with intervals."""
+    found = ["| | beside | error, points | loss | lower loss, of splits |", "|---|---|---|---|---|"]
+    for name in (LGA, "pool"):
+        for other in [each for each in TITLES if each != name]:
+            error, loss = (differences(lines, name, other, what) for what in ("error", "loss"))
+            won = np.concatenate(list(loss.values())) < 0
+            found.append(
+                f"| {TITLES[name]} | {TITLES[other]} | {_interval(error, 100, 1)} | "
+                f"{_interval(loss, 1, 3)} | {won.sum()} of {len(won)} |"
+            )
+    return found
+
+
+def differences(
+    lines: Sequence[dict[str, Any]], name: str, other: str, what: str
+) -> dict[str, Array]:
+    """One method less another on the same splits, by set."""
+    by_split: dict[tuple[str, int, int], dict[str, float]] = {}
+    for line in lines:
+        split_of = line["set"], line["labels"], line["split"]
+        by_split.setdefault(split_of, {})[line["method"]] = line[what]
+    sets = sorted({key[0] for key in by_split})
+    return {
+        each: np.array([v[name] - v[other] for k, v in by_split.items() if k[0] == each])
+        for each in sets
+    }
+
+
+def _interval(found: dict[str, Array], unit: float, digits: int) -> str:
+    """The mean over sets, and where it lies in 95 % of draws of sets, and of splits of each."""
+    rng, sets = np.random.default_rng(0), list(found.values())
+    means = []
+    for _ in range(DRAWS):
+        drawn = [sets[place] for place in rng.integers(len(sets), size=len(sets))]
+        means.append(np.mean([rng.choice(each, len(each)).mean() for each in drawn]))
+    low, high = np.quantile(means, [0.025, 0.975]) * unit
+    mean = unit * np.mean([each.mean() for each in sets])
+    return f"{mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
+
+
 def main() -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -191,11 +262,14 @@ def main() -> None:
     cells = [(p, n, s) for s in range(asked.splits) for n in asked.labels for p in files]
     missing = [c for c in cells if not results.has(set=c[0].stem, labels=c[1], split=c[2])]
     if missing:
-        command = ["python", "benchmarks/features.py", asked.features.name, *sys.argv[2:]]
-        results.begin(shlex.join(command))
+        counts = [str(count) for count in asked.labels]
+        options = ["--out", str(asked.out), "--splits", str(asked.splits), "--labels", *counts]
+        command = ["python", "benchmarks/features.py", asked.features.name, *options]
+        results.begin(shlex.join([*command, *(["--sets", *asked.sets] if asked.sets else [])]))
     for path, per_class, number in missing:
         results.add(list(trial(path, per_class, number, asked.memory)))
         print(f"{path.stem}, {per_class} labels a class, split {number}", file=sys.stderr)
+    print("\n".join([*table(results.lines), "", *comparison(results.lines)]))
 
 
 if __name__ == "__main__":

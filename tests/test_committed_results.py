@@ -1,6 +1,8 @@
 """What stands in results/ is what the code and the pages say it is."""
 
 import json
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from io import StringIO
 from pathlib import Path
 from statistics import mean
@@ -192,3 +194,28 @@ def test_the_standing_of_values_is_that_of_the_results():
     for title, cells in rows.items():
         one = found[title]
         assert tuple(cells[:2]) == (f"{one.error_rank:.2f}", f"{one.error_ratio:.2f}")
+
+
+def test_the_page_on_features_has_the_tables_that_the_results_give():
+    spec = spec_from_file_location("features", ROOT / "benchmarks" / "features.py")
+    features = module_from_spec(spec)
+    sys.modules["features"] = features  # its dataclass looks for it there
+    spec.loader.exec_module(features)
+    found, page = lines("features"), (ROOT / "docs" / "features.md").read_text()
+    for row in (*features.table(found), *features.comparison(found)):
+        assert f"{row}\n" in page
+    splits = {(line["set"], line["labels"], line["split"]) for line in found}
+    assert len(found) == len(splits) * (len(features.TITLES) + 2)  # linear and nearest alone, too
+    assert len({name for name, _, _ in splits}) >= 6
+
+
+def test_on_features_lga_is_ahead_of_logistic_regression_and_the_pool_of_everybody():
+    means = {
+        (method, what): mean(line[what] for line in lines("features") if line["method"] == method)
+        for method in {line["method"] for line in lines("features")}
+        for what in ("error", "loss")
+    }
+    for what in ("error", "loss"):
+        assert means["lga-linear", what] < means["logistic-regression-cv", what]
+        others = [value for (name, of), value in means.items() if of == what and name != "pool"]
+        assert means["pool", what] < min(others)
