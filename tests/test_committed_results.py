@@ -1,6 +1,7 @@
 """What stands in results/ is what the code and the pages say it is."""
 
 import json
+import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from io import StringIO
@@ -219,3 +220,44 @@ def test_on_features_lga_is_ahead_of_logistic_regression_and_the_pool_of_everybo
         assert means["lga-linear", what] < means["logistic-regression-cv", what]
         others = [value for (name, of), value in means.items() if of == what and name != "pool"]
         assert means["pool", what] < min(others)
+
+
+def test_simulated_promises_are_kept_and_intervals_cover_in_every_cell():
+    found = lines("promises")
+    limit = 0.05 + 3 * (0.05 * 0.95 / 1000) ** 0.5
+    assert {line["runs"] for line in found} == {1000}
+    promises = [line for line in found if line["table"] == "promise"]
+    hard = [line for line in promises if line["rule"] != "on average"]
+    assert len(hard) == 600
+    assert max(line["broken"] for line in hard) <= limit
+    assert max(line["broken"] for line in found if line["table"] == "stand-ins") <= limit
+    average = [line for line in promises if line["rule"] == "on average"]
+    assert all(line["wrong"] <= line["at_most"] for line in average)
+    # 30 audits without a mistake cannot carry 5 %, nor 100 of them 2 %.
+    few = [line for line in hard if line["at_most"] * line["labels"] < 2.1]
+    assert len(few) > 100
+    assert {line["handed_back"] for line in few} == {0.0}
+    counts = [line for line in found if line["table"] == "count"]
+    assert min(line["covered"] for line in counts) >= 0.93
+    assert all(line["width"] < line["width_alone"] for line in counts if line["right"] >= 0.85)
+    assert min(line["covered"] for line in found if line["table"] == "mean") >= 0.93
+
+
+def test_the_page_on_promises_has_the_tables_of_the_results():
+    page = (ROOT / "docs" / "promises.md").read_text()
+    for script, folder in (("promises", "promises"), ("promises_on_data", "promises-on-data")):
+        command = [sys.executable, ROOT / "benchmarks" / f"{script}.py", "--show"]
+        said = subprocess.run(
+            [*command, ROOT / "results" / folder], capture_output=True, text=True, check=True
+        )
+        tables = said.stdout.strip().split("\n\n")
+        assert [table for table in tables if table not in page] == []
+        assert all(len(table.splitlines()) > 3 for table in tables)
+
+
+def test_the_page_on_promises_says_what_looking_often_costs():
+    page = (ROOT / "docs" / "promises.md").read_text()
+    looks = [line for line in lines("promises") if line["table"] == "looks"]
+    for name in ("five times", "every ten"):
+        worst = max(line["broken"] for line in looks if line["looks"] == name)
+        assert f"{100 * worst:.1f} %" in page

@@ -48,6 +48,7 @@ def test_every_row_is_as_likely_to_be_drawn(tmp_path):
     names, counts = [str(row) for row in range(20)], np.zeros(20)
     for seed in range(100):
         folder = tmp_path / str(seed)
+        folder.mkdir()
         for name in Audits(folder).draw(names, 5, seed=seed).names:
             counts[int(name)] += 1
     assert ((counts - 25) ** 2 / 25).sum() < 44  # χ² of 19: one in a thousand
@@ -130,6 +131,14 @@ def test_what_cannot_be_promised_is_told_with_what_can_be_and_what_it_takes(tmp_
     assert found.more > 60
     assert found.sentence.startswith("Nothing can be handed back with at most 2 % wrong: 30 random")
     assert f"at least {found.more} more audits, if they bring no mistake." in found.sentence
+
+
+def test_where_every_row_was_looked_at_all_are_handed_back(tmp_path):
+    run, known = audited(tmp_path, 120, labels=880, right=0.7)
+    assert promised_labels(run, 0.01).drawn.mistakes > 10
+    found = promised_labels(run, 0.01)
+    assert (found.imputed, len(found.labels)) == (0, 120)
+    assert all(known[row.name] == row.label for row in found.labels)
 
 
 @pytest.mark.parametrize("origin", [UNKNOWN, BY_CLASS])

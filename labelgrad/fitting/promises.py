@@ -151,6 +151,8 @@ def promised_labels(
         "rest_by_hand": rest_by_hand,
     }
     surest = known.evidence.surest(wrong_at_most, **asked)
+    if all(row.name in known.truth for row in result.labels):  # nothing is left to be wrong
+        surest = np.arange(len(result.labels))
     kind = "on average" if on_average else "of all rows" if rest_by_hand else "of these"
     return Promise(
         _handed_back(result, known, surest) if len(surest) else [],
