@@ -237,9 +237,9 @@ def encoder_note(encoder: Encoder, *, asked: bool) -> str:
     return f"{what} {read}read by the encoder {encoder.name} ({how}): {encoder.width} features."
 
 
-def thumbnail(path: Path) -> NDArray[Any] | None:
-    """A picture as the page shows it, (3, 64, 64) in 8 bits, if it is still there."""
+def thumbnail(path: Path) -> NDArray[Any]:
+    """A picture as the page shows it, (3, 64, 64) in 8 bits; grey if it is not there any more."""
     try:
         return load_picture(path, THUMBNAIL)
     except Exception:  # it was read before; since then it may have been moved or changed
-        return None
+        return np.full((3, THUMBNAIL, THUMBNAIL), 128, np.uint8)
