@@ -109,7 +109,7 @@ def fit(
     ] = False,
     cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
     spreadsheet_safe: Annotated[
-        bool, typer.Option("--spreadsheet-safe", help="Also labels that a spreadsheet may open.")
+        bool, typer.Option("--spreadsheet-safe", help="Labels for a spreadsheet, too.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
