@@ -4,6 +4,7 @@ import io
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -12,6 +13,7 @@ from subprocess import CompletedProcess
 from labelgrad.cli.app import main
 
 COMMAND = [sys.executable, "-c", "from labelgrad.cli.app import main; main()"]
+WAITS_MIDWAY = str(Path(__file__).with_name("waits_midway.py"))
 QUICK = ["--witnesses", "linear,neighbours"]  # those that `conftest` leaves
 
 
@@ -51,3 +53,22 @@ def one_sentence(said):
     assert len(lines) == 1
     assert lines[0].startswith("labelgrad: ")
     return lines[0]
+
+
+def start_and_wait_midway(*arguments, cwd):
+    """The command in a process of its own, once it has got to step 25 and stands still."""
+    process = subprocess.Popen(
+        [sys.executable, WAITS_MIDWAY, *map(str, arguments), *QUICK],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=hear_ctrl_c,
+    )
+    kept = "run/checkpoint/all-labels-{}/checkpoints/step-*25.safetensors"
+    ends = time.monotonic() + 300
+    while not all(list(cwd.glob(kept.format(name))) for name in ("supervised", "lga-evidence")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < ends, "step 25 was not reached"
+        time.sleep(0.02)
+    return process

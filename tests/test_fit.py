@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import chdir
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,10 +25,8 @@ from labelgrad.fitting.verdict import Answers, judge, temperature
 from labelgrad.inputs.kinds import read
 from labelgrad.schedules import Drop
 from labelgrad.training.evaluation import calibration_error
-from tests.command import QUICK, hear_ctrl_c, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
-
-WAITS_MIDWAY = str(Path(__file__).with_name("waits_midway.py"))
+from tests.command import labelgrad_here, one_sentence, start_and_wait_midway
 
 
 def table(path, *, rows=80, labeled=24, values=False):
@@ -370,24 +367,6 @@ def test_labels_go_into_a_table_as_they_are():
 
 
 # Stopping and going on
-
-
-def start_and_wait_midway(*arguments, cwd):
-    """The command in a process of its own, once it has got to step 25 and stands still."""
-    process = subprocess.Popen(
-        [sys.executable, WAITS_MIDWAY, *map(str, arguments), *QUICK],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=hear_ctrl_c,
-    )
-    kept = "run/checkpoint/all-labels-{}/checkpoints/step-*25.safetensors"
-    ends = time.monotonic() + 300
-    while not all(list(cwd.glob(kept.format(name))) for name in ("supervised", "lga-evidence")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < ends, "step 25 was not reached"
-        time.sleep(0.02)
-    return process
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ import hashlib
 import re
 import shutil
 import signal
-import subprocess
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -31,8 +29,8 @@ from labelgrad.fitting.labels import NEIGHBOURS, nearest
 from labelgrad.fitting.plan import load_plan
 from labelgrad.fitting.review import review_queue, sure_labels
 from labelgrad.inputs.kinds import read
-from tests.command import COMMAND, labelgrad_here, one_sentence
 from tests.command import labelgrad as command
+from tests.command import labelgrad_here, one_sentence, start_and_wait_midway
 from tests.test_cli import gone
 
 RESULT = ("config.json", "model.safetensors", "labels.csv", "examples.csv", "metrics.jsonl")
@@ -337,17 +335,9 @@ def test_killed_during_the_second_fit_it_goes_on_to_the_same_bytes(tmp_path, mon
     take_corrections(result, write_csv(tmp_path / "more.csv", "row,label\n30,dog\n31,cat\n"))
     shutil.copytree(tmp_path / "run", tmp_path / "undisturbed")
     labelgrad.fit(**order, out=tmp_path / "undisturbed", resume=True)
-    process = subprocess.Popen(
-        [*COMMAND, "fit", "pets.csv", "--target", "answer", "--out", "run", "--resume"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    ends = time.monotonic() + 120
-    pattern = "checkpoint/all-labels-lga-evidence/checkpoints/step-*25.safetensors"
-    while (tmp_path / "run" / "config.json").exists() or not list((tmp_path / "run").glob(pattern)):
-        assert time.monotonic() < ends
-        time.sleep(0.01)
+    arguments = ("fit", "pets.csv", "--target", "answer", "--out", "run", "--resume")
+    process = start_and_wait_midway(*arguments, cwd=tmp_path)
+    assert not (tmp_path / "run" / "config.json").exists()
     process.send_signal(signal.SIGKILL)
     assert process.wait(timeout=60) == -signal.SIGKILL
     assert gone(process.pid)
