@@ -245,13 +245,14 @@ def test_simulated_promises_are_kept_and_intervals_cover_in_every_cell():
 
 def test_the_page_on_promises_has_the_tables_of_the_results():
     page = (ROOT / "docs" / "promises.md").read_text()
-    command = [sys.executable, ROOT / "benchmarks" / "promises.py", "--show"]
-    said = subprocess.run(
-        [*command, ROOT / "results" / "promises"], capture_output=True, text=True, check=True
-    )
-    tables = said.stdout.strip().split("\n\n")
-    assert [table for table in tables if table not in page] == []
-    assert all(len(table.splitlines()) > 3 for table in tables)
+    for script, folder in (("promises", "promises"), ("promises_on_data", "promises-on-data")):
+        command = [sys.executable, ROOT / "benchmarks" / f"{script}.py", "--show"]
+        said = subprocess.run(
+            [*command, ROOT / "results" / folder], capture_output=True, text=True, check=True
+        )
+        tables = said.stdout.strip().split("\n\n")
+        assert [table for table in tables if table not in page] == []
+        assert all(len(table.splitlines()) > 3 for table in tables)
 
 
 def test_the_page_on_promises_says_what_looking_often_costs():
