@@ -15,6 +15,7 @@ from labelgrad.inputs.features import features
 from labelgrad.report.data import ExampleMap, MapDot
 
 MOST_UNLABELED, MOST_LABELED = 2000, 500  # dots on the map
+AT_ONCE = 250  # examples
 
 
 def example_map(
@@ -48,7 +49,12 @@ def example_map(
     rows = np.concatenate([unlabeled[some], own])
     if len(rows) < 2:
         return None
-    points, spread = _two_directions(features(dataset.x[torch.from_numpy(rows)], transform), seed)
+    # Piece by piece in single precision: a page should not need as much memory as the data.
+    seen = [
+        features(dataset.x[piece], transform).astype(np.float32)
+        for piece in torch.from_numpy(rows).split(AT_ONCE)
+    ]
+    points, spread = _two_directions(np.concatenate(seen), seed)
     if spread is None:
         return None
     x, y = points[:, 0].tolist(), points[:, 1].tolist()
@@ -73,7 +79,8 @@ def _two_directions(x: NDArray[Any], seed: int) -> tuple[NDArray[Any], float | N
     if not np.ptp(x, axis=0).any():
         return np.zeros((len(x), 2)), None
     directions = min(2, *x.shape)
-    fitted = PCA(directions, svd_solver="randomized", random_state=seed % 2**32).fit(x)
+    solver = {"svd_solver": "randomized", "random_state": seed % 2**32}
+    fitted = PCA(directions, copy=False, **solver)
     points = np.zeros((len(x), 2))
-    points[:, :directions] = fitted.transform(x)
+    points[:, :directions] = fitted.fit_transform(x)
     return points, float(fitted.explained_variance_ratio_.sum())

@@ -41,6 +41,7 @@ from labelgrad.fitting.cross_validation import (
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
 from labelgrad.fitting.plan import (
     FILE,
+    HEAD,
     MOST_STEPS,
     OWN,
     Plan,
@@ -325,7 +326,7 @@ def train(
     on_record: Callable[[Record], None] | None,
 ) -> CrossValidation:
     """All trainings of a plan, as far as they came before somebody stopped them."""
-    if workers > 1:
+    if workers > 1 and plan.network != HEAD:  # linear heads are done before a process has begun
         with TemporaryDirectory() as spare:  # what processes learn, they hand over in a folder
             place = Path(spare) if folder is None else folder
             with suppress(KeyboardInterrupt):

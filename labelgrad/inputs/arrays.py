@@ -153,14 +153,15 @@ def load_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Array]:
 
 
 def unpacked(
-    archive: zipfile.ZipFile, names: tuple[str, ...] | None = None, *, large: int = LARGE
+    archive: zipfile.ZipFile, names: tuple[str, ...] | None = None, *, large: int | None = None
 ) -> dict[str, Array]:
     """The named arrays of an archive, or all; one that unpacks to much more than it is, is none."""
     members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
     absent = [name for name in names or () if name not in members]
     if absent:
         raise _Refused(f"has no array {join_few(absent)}; it has {join_few(members) or 'none'}")
-    return {name: _load(archive, members[name], name, large) for name in names or members}
+    most = LARGE if large is None else large
+    return {name: _load(archive, members[name], name, most) for name in names or members}
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this file
