@@ -339,7 +339,8 @@ def test_killed_during_the_second_fit_it_goes_on_to_the_same_bytes(tmp_path, mon
     process = start_and_wait_midway(*arguments, cwd=tmp_path)
     assert not (tmp_path / "run" / "config.json").exists()
     process.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=60) == -signal.SIGKILL
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
     assert gone(process.pid)
     assert "no finished run" in labelgrad_here("labels", "run").stderr
     again = labelgrad.fit(**order, out=tmp_path / "run", resume=True)

@@ -18,6 +18,7 @@ from labelgrad.step import Views
 
 VERSION = 2  # of a preprocessing; one of another version is refused, not guessed at
 MOST_SHOWN = 6  # columns of a table, beside a label
+LONGEST = 200  # letters of a name in a sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +202,10 @@ class InputType(Protocol):
         """The points (n, any) that neighbours are measured between; outputs are the model's."""
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
 def join_few(names: Iterable[object], most: int = 5) -> str:
     """The first few names, and how many more there are.
 
@@ -208,5 +213,5 @@ def join_few(names: Iterable[object], most: int = 5) -> str:
     ("'a', 'b'", '0, 1 and 7 more')
     """
     listed = list(names)
-    shown = ", ".join(repr(name) for name in listed[:most])
+    shown = ", ".join(_short(repr(name)) for name in listed[:most])
     return shown if len(listed) <= most else f"{shown} and {len(listed) - most} more"

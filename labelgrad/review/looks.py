@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from labelgrad.inputs.cells import MARKS, csv_rows, csv_separator, number_text
 from labelgrad.inputs.pixels import is_picture, whole_picture
-from labelgrad.review.run import Run
+from labelgrad.review.run import FinishedRun
 
 MOST_TEXT = 20_000  # characters of one text
 MOST_FOUND = 2_000  # examples of one search
@@ -53,7 +53,7 @@ class Looks(Protocol):
         """The examples that have the text in them, besides in their names."""
 
 
-def open_looks(run: Run, path: Path) -> Looks:
+def open_looks(run: FinishedRun, path: Path) -> Looks:
     """The data at a path; a ValueError says why they are not those of the run."""
     if not path.exists():
         raise ValueError(
@@ -110,7 +110,7 @@ class Files:
 class Rows:
     """A table: the cells of a row but for its label, and the picture that one of them names."""
 
-    def __init__(self, path: Path, run: Run):
+    def __init__(self, path: Path, run: FinishedRun):
         self.path, self.count = path, len(run.names)
         self.target = run.preprocessing.get("target")
         self.encoded = {block["column"] for block in run.preprocessing.get("blocks", [])}
@@ -220,7 +220,7 @@ class ParquetRows(Rows):
 class Arrays:
     """The array `x` of an .npz file, mapped into memory; what is packed is unpacked once."""
 
-    def __init__(self, path: Path, run: Run):
+    def __init__(self, path: Path, run: FinishedRun):
         self.path, self.count, self.settings = path, len(run.names), run.preprocessing
 
     @cached_property

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from labelgrad.guarantees.evidence import Evidence, stand_ins
-from labelgrad.review.run import NONE, Array, Run
+from labelgrad.review.run import NONE, Array, FinishedRun
 
 AT_MOST = 0.02
 
 
-def evidence_of(run: Run, looked_at: Mapping[str, str | None]) -> Evidence:
+def evidence_of(run: FinishedRun, looked_at: Mapping[str, str | None]) -> Evidence:
     """What audits, and labels that were drawn at random, say about the imputed labels.
 
     `looked_at` has the answer about each audited row, None where it was left out.
@@ -42,7 +42,7 @@ def evidence_of(run: Run, looked_at: Mapping[str, str | None]) -> Evidence:
 
 
 def promise_state(
-    run: Run, looked_at: Mapping[str, str | None], wrong_at_most: float, confidence: float
+    run: FinishedRun, looked_at: Mapping[str, str | None], wrong_at_most: float, confidence: float
 ) -> dict[str, Any]:
     """How many labels can be handed back with the promise, or what it takes until some can."""
     known = evidence_of(run, looked_at)
@@ -62,7 +62,7 @@ def promise_state(
     }
 
 
-def _out_of_fold(run: Run, rows: Array) -> tuple[Array, Array]:
+def _out_of_fold(run: FinishedRun, rows: Array) -> tuple[Array, Array]:
     """Of given labels how unsure the pool was while they were hidden, and whether it was wrong.
 
     The only label of its class was never hidden: it counts as one the pool was sure of and wrong.

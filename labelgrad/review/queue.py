@@ -10,7 +10,7 @@ import numpy as np
 
 from labelgrad.guarantees.suspects import rank_suspects
 from labelgrad.nearest import did_you_mean
-from labelgrad.review.run import NONE, Array, Run
+from labelgrad.review.run import NONE, Array, FinishedRun
 
 SUSPECTS = "suspects"
 
@@ -34,7 +34,7 @@ class Wanted:
             )
 
 
-def disagreement(run: Run) -> Array:
+def disagreement(run: FinishedRun) -> Array:
     """How much speaks against each imputed label: the share of witnesses, model and neighbours."""
     against, voices = np.zeros(len(run.names)), np.zeros(len(run.names))
     rows = run.unlabeled
@@ -52,7 +52,7 @@ def disagreement(run: Run) -> Array:
     return against / voices
 
 
-def usefulness(run: Run) -> Array:
+def usefulness(run: FinishedRun) -> Array:
     """How much a look is worth: the label is probably wrong, or those who were asked differ."""
     apart = disagreement(run)
     if run.is_value:
@@ -61,32 +61,32 @@ def usefulness(run: Run) -> Array:
     return doubt + 0.25 * apart
 
 
-def _useful(run: Run) -> Array:
+def _useful(run: FinishedRun) -> Array:
     return _sorted(run, -usefulness(run))
 
 
-def _sure(run: Run) -> Array:
+def _sure(run: FinishedRun) -> Array:
     return _sorted(run, disagreement(run) if run.is_value else -run.probability)
 
 
-def _unsure(run: Run) -> Array:
+def _unsure(run: FinishedRun) -> Array:
     return _sorted(run, -disagreement(run) if run.is_value else run.probability)
 
 
-def _disagreement(run: Run) -> Array:
+def _disagreement(run: FinishedRun) -> Array:
     return _sorted(run, -disagreement(run))
 
 
-def _names(run: Run) -> Array:
+def _names(run: FinishedRun) -> Array:
     return run.unlabeled
 
 
-def _random(run: Run) -> Array:
+def _random(run: FinishedRun) -> Array:
     seed = int.from_bytes(hashlib.blake2b(run.digest.encode(), digest_size=8).digest())
     return np.random.default_rng(seed).permutation(run.unlabeled)  # the same for everybody
 
 
-def suspects(run: Run) -> Array:
+def suspects(run: FinishedRun) -> Array:
     """Given labels that the pool, which had not seen them, speaks against; the worst first."""
     held = run.held_out
     if not len(held.rows):
@@ -98,7 +98,7 @@ def suspects(run: Run) -> Array:
     return np.asarray(held.rows[ranked.order[: ranked.suspect]])
 
 
-ORDERS: dict[str, Callable[[Run], Array]] = {
+ORDERS: dict[str, Callable[[FinishedRun], Array]] = {
     "useful": _useful,
     "unsure": _unsure,
     "sure": _sure,
@@ -112,7 +112,7 @@ ORDERS: dict[str, Callable[[Run], Array]] = {
 class Queue:
     """The examples of a run in any order; each order is worked out once."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: FinishedRun):
         self.run = run
         self._ordered: dict[str, Array] = {}
 
@@ -135,7 +135,7 @@ class Queue:
         return np.asarray(rows[fits])
 
 
-def _sorted(run: Run, key: Array) -> Array:
+def _sorted(run: FinishedRun, key: Array) -> Array:
     """The unlabeled examples, the smallest key first."""
     rows = run.unlabeled
     found: Array = rows[np.argsort(key[rows], kind="stable")]

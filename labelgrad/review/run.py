@@ -45,7 +45,7 @@ class HeldOut(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class FinishedRun:
     """A finished run; columns have an entry for every example, in the order of the data.
 
     Labels are places in `classes`, NONE where there is none; or values, NaN where there is none.
@@ -92,7 +92,7 @@ class Run:
         return None if label == NONE else self.classes[int(label)]
 
 
-def load_run(folder: Path) -> Run:
+def load_run(folder: Path) -> FinishedRun:
     """The result in a run folder, or the one before if a training anew did not come to its end."""
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no run folder {folder}.")
@@ -113,7 +113,7 @@ def load_run(folder: Path) -> Run:
         raise ValueError(f"The run folder {place} is damaged ({error}); fit again.") from None
 
 
-def _read(folder: Path, place: Path, digests: Digests, *, interrupted: bool) -> Run:
+def _read(folder: Path, place: Path, digests: Digests, *, interrupted: bool) -> FinishedRun:
     config = json.loads((place / CONFIG).read_bytes())
     summarized = (place / SUMMARY).read_bytes()
     summary = json.loads(summarized)
@@ -135,7 +135,7 @@ def _read(folder: Path, place: Path, digests: Digests, *, interrupted: bool) -> 
     statements = read_statements(digests)
     if statements is not None and len(statements.near) != (rank != NONE).sum():
         statements = None  # of another result: the process died between two files
-    return Run(
+    return FinishedRun(
         folder=folder,
         digest=digest_of(summarized),
         data=summary["data"],

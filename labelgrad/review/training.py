@@ -14,7 +14,7 @@ import numpy as np
 
 from labelgrad.fitting.run_files import BEFORE
 from labelgrad.fitting.source import Source, load_source
-from labelgrad.review.run import NONE, Run, load_run
+from labelgrad.review.run import NONE, FinishedRun, load_run
 
 MOST_CHANGED = 200  # labels that are named
 
@@ -86,7 +86,7 @@ class Training:
             self._watching.join()
 
 
-def source_of_run(run: Run, data: Path | None = None) -> Source:
+def source_of_run(run: FinishedRun, data: Path | None = None) -> Source:
     """Where the data are and how they were read; older runs say only a part of it."""
     found = load_source(run.folder)
     if found is None:
@@ -125,7 +125,7 @@ def before_and_after(folder: Path) -> dict[str, Any]:
     }
 
 
-def _judged(run: Run, rows: Any) -> dict[str, float | None]:
+def _judged(run: FinishedRun, rows: Any) -> dict[str, float | None]:
     held = run.held_out
     mine = np.isin(held.rows, rows)
     if not mine.any():
