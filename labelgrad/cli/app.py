@@ -81,7 +81,7 @@ def fit(
     task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
     dates: Annotated[str | None, typer.Option(help=DATES)] = None,
     method: Annotated[str | None, typer.Option(help="A sum such as lga+vat.")] = None,
-    model: Annotated[str | None, typer.Option(help="Such as mlp, wrn-10-1, wrn-16-2.")] = None,
+    model: Annotated[str | None, typer.Option(help="Such as mlp, linear, wrn-10-1.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
     time_budget: Annotated[float | None, typer.Option(help="Minutes, in place of steps.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same result.")] = None,
@@ -358,7 +358,7 @@ def compare(
     target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
     task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
     dates: Annotated[str | None, typer.Option(help=DATES)] = None,
-    model: Annotated[str | None, typer.Option(help="Such as mlp, wrn-10-1, wrn-16-2.")] = None,
+    model: Annotated[str | None, typer.Option(help="Such as mlp, linear, wrn-10-1.")] = None,
     size: Annotated[int | None, typer.Option(help="Side of the pictures, in pixels.")] = None,
     mirror: Annotated[
         bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
