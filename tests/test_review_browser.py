@@ -170,6 +170,7 @@ def test_names_are_text_and_nothing_of_them_runs(serve, open_page, run):
     page.keyboard.type("onerror")
     page.keyboard.press("Enter")
     page.locator("#name bdi", has_text=HOSTILE).wait_for()
+    page.locator("body:not(.working)").wait_for()
     page.keyboard.press("c")  # two classes: all have keys, and the list has them, too
     page.keyboard.type("script")
     shows(page, "#picker-list li", [SCRIPT])
