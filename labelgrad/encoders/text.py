@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,7 @@ def _quiet() -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.ERROR)
     bars: Any = None
     with suppress(ImportError):
-        from transformers.utils import logging as bars
+        bars = import_module("transformers.utils.logging")
     shown = bars is not None and bars.is_progress_bar_enabled()
     if shown:
         bars.disable_progress_bar()
