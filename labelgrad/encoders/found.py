@@ -191,8 +191,6 @@ def _text_named(
     folder = text.packaged(name.casefold())
     if folder is not None:
         return text.load_text(folder, name.casefold(), device)
-    if not text.library_there():
-        raise ValueError(f"The encoder {name!r} needs sentence-transformers: {EXTRA[TEXT]}.")
     repository = REPOSITORIES.get(name, name)
     if "/" not in repository:
         hint = did_you_mean(
@@ -202,6 +200,8 @@ def _text_named(
             f"sentence-transformers/all-MiniLM-L6-v2.",
         )
         raise ValueError(f"There is no encoder of text {name!r}; {hint}")
+    if not text.library_there():
+        raise ValueError(f"The encoder {name!r} needs sentence-transformers: {EXTRA[TEXT]}.")
     return text.load_text(hub.fetched(repository, name, download, on_bytes), name, device)
 
 
