@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
-from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.base import Dataset, Encoding
 from labelgrad.inputs.kinds import prepare, read
 
-DATES = ("day-first", "month-first", None)
+ALONE = Encoding(("none",))  # whatever is installed
 NUMBERS = (
     *("0", "1", "-1", "1.5", "1,5", "1,000", "1.234", "1.234,56", "1,234.5", "1'234", "1 234"),
     *(
@@ -216,7 +216,7 @@ def _array(draw, rows, dimensions):
         values = np.random.default_rng(draw.getrandbits(32)).normal(size=shape)
         array = (3 * values).astype("i8").astype(kind) if kind not in ("O", "V4") else values
     if array.dtype.kind == "f" and draw.random() < 0.3:
-        array.flat[:3] = draw.choice((np.inf, np.nan, 1e30, 0))
+        array.flat[:3] = draw.choice((np.inf, np.nan, 6e4, 0))
     if draw.random() < 0.9:
         packed = io.BytesIO()
         np.save(packed, array, allow_pickle=False)
@@ -289,11 +289,11 @@ def came_of(name, content, folder):
     path = place if is_picture else place / name
     try:
         try:
-            found = read(path)
+            found = read(path, encoding=ALONE)
         except ValueError as error:
             if "--dates" not in str(error):
                 raise
-            found = read(path, dates="day-first")
+            found = read(path, dates="day-first", encoding=ALONE)
         assert isinstance(found, Dataset)
         assert found.x.isfinite().all()
         assert len(found.x) == len(found.y) == len(found.names)

@@ -19,6 +19,7 @@ MISSING = {
     *("", "?", "-", "--", "–", "—", ".", "na", "n/a", "n.a.", "<na>", "nan", "nat", "null", "none"),
     *("\\n", "#n/a", "#value!", "#div/0!", "#ref!", "#num!", "#name?", "#null!"),
 }
+LONGEST_CELL = 2**30  # characters: a cell may hold a long text
 CARRIAGE_RETURN = "it has a carriage return in it, outside of quotes"
 SEPARATORS = ",;\t|"
 MARKS = {  # what a file in another encoding than UTF-8 begins with; the longer ones first
@@ -36,7 +37,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     The separator is whichever of comma, semicolon, tab and bar the first line has most of. Blank
     lines are no rows, and spaces around a cell are no part of it.
     """
-    csv.field_size_limit(2**30)  # a cell may hold a long text
+    csv.field_size_limit(LONGEST_CELL)
     with path.open("rb") as file:
         lines = _lines(_utf_8(file, path.name), path.name)
         first = next(lines, "")

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from labelgrad.inputs.base import join_few
+from labelgrad.inputs.cells import LONGEST_CELL
 from labelgrad.witnesses.base import (
     Array,
     Opinion,
@@ -124,6 +125,7 @@ def read_opinions(
     Values are told in the units that `mean` and `spread` have.
     """
     place = Path(path)
+    csv.field_size_limit(LONGEST_CELL)  # whatever was read before
     try:
         with place.open(newline="", encoding="utf-8-sig") as file:
             head, *rest = list(csv.reader(file)) or [[]]
