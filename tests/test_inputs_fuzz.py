@@ -58,10 +58,10 @@ PICTURES = {
 }
 
 
-def mutated(data, draw):
+def mutated(data, draw, changes=None):
     """The bytes after some of: flips, cuts, repeats, scraps put in."""
     changed = bytearray(data)
-    for _ in range(draw.randint(1, 6)):
+    for _ in range(changes or draw.randint(1, 6)):
         at = draw.randrange(len(changed) + 1)
         kind = draw.randrange(4)
         if kind == 0 and at < len(changed):

@@ -52,6 +52,14 @@ def test_columns_of_a_name_and_a_class_are_the_probabilities_of_one_witness(tmp_
     assert llm.said == pytest.approx(np.array(expected), nan_ok=True)
 
 
+def test_a_space_after_the_colon_does_not_matter(tmp_path):
+    (llm,) = read_text(tmp_path, "row,llm: dog,llm : cat\n0,0.25,0.75\n")
+    assert llm.name == "llm"
+    assert llm.said[0] == pytest.approx([0.75, 0.25])
+    with pytest.raises(ValueError, match="two columns with the probabilities of 'llm' for 'dog'"):
+        read_text(tmp_path, "row,llm: dog,llm:dog,llm:cat\n0,0.25,0.25,0.75\n")
+
+
 def test_columns_called_by_the_classes_are_of_a_witness_called_by_the_file(tmp_path):
     (said,) = read_text(tmp_path, "row,cat,dog\n1,0.9,0.1\n")
     assert said.name == "said"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -161,7 +162,8 @@ def unpacked(
     if absent:
         raise _Refused(f"has no array {join_few(absent)}; it has {join_few(members) or 'none'}")
     most = LARGE if large is None else large
-    return {name: _load(archive, members[name], name, most) for name in names or members}
+    with warnings.catch_warnings(action="ignore"):  # headers that Python 2 wrote are good enough
+        return {name: _load(archive, members[name], name, most) for name in names or members}
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this file

@@ -179,13 +179,18 @@ def _witnesses(
     parts: dict[str, dict[str, list[str]]] = {}
     for name, cells in columns.items():
         cuts = [at for at, letter in enumerate(name) if at and letter == ":"]
-        cut = next((at for at in cuts if name[at + 1 :] in of_a_class), None)
-        if name in of_a_class:
-            parts.setdefault(place.stem, {})[name] = cells
-        elif cut is not None:
-            parts.setdefault(name[:cut], {})[name[cut + 1 :]] = cells
-        else:
+        cut = next((at for at in cuts if name[at + 1 :].strip() in of_a_class), None)
+        if name not in of_a_class and cut is None:
             found[name] = cells
+            continue
+        witness, of = (place.stem, name) if cut is None else (name[:cut], name[cut + 1 :])
+        probabilities = parts.setdefault(witness.strip(), {})
+        if of.strip() in probabilities:
+            raise ValueError(
+                f"The opinions in {place} have two columns with the probabilities of "
+                f"{witness.strip()!r} for {of.strip()!r}; keep one of them."
+            )
+        probabilities[of.strip()] = cells
     for witness, probabilities in parts.items():
         if witness in found:
             raise ValueError(
