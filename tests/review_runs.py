@@ -55,6 +55,34 @@ def picture_run(folder, *, count=40, labeled=16):
     return folder / "run"
 
 
+def digit_run(folder, *, count=300, each=3):
+    """Real digits, few of each with a label; and the truth, by file."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    rows = np.random.default_rng(0).permutation(len(digits.target))[:count]
+    (folder / "pictures").mkdir()
+    truth, labels = {}, {}
+    for row in rows:
+        name, digit = f"{row:04}.png", str(digits.target[row])
+        pixels = np.round(digits.images[row] * 255 / 16).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / "pictures" / name)
+        truth[name] = digit
+        if list(labels.values()).count(digit) < each:
+            labels[name] = digit
+    with (folder / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("file", "label"), *labels.items()])
+    options = {
+        "model": "mlp-32",
+        "method": "supervised",
+        "steps": 50,
+        "witnesses": "linear,neighbours",
+    }
+    where = folder / "pictures"
+    labelgrad.fit(where, labels=folder / "labels.csv", out=folder / "run", **options)
+    return folder / "run", truth
+
+
 class Client:
     """The server's answers, without a network."""
 

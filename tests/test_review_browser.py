@@ -1,5 +1,6 @@
 """The page to work on in a real browser: by keyboard, killed in the middle, and nobody's markup."""
 
+import csv
 import re
 import shutil
 import signal
@@ -8,8 +9,9 @@ import subprocess
 import pytest
 
 from labelgrad.fitting.decisions import FILE, Decisions
+from labelgrad.review.training import before_and_after
 from tests.command import COMMAND
-from tests.review_runs import HOSTILE, SCRIPT, picture_run
+from tests.review_runs import HOSTILE, SCRIPT, digit_run, picture_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -108,35 +110,35 @@ def decided(page, count):
     page.locator("body:not(.working)").wait_for()
 
 
-def test_fifty_by_keyboard_with_a_sigkill_in_the_middle(serve, open_page, run):
+def test_what_was_decided_by_keyboard_survives_a_sigkill(serve, open_page, run):
     served = serve(run)
     page = open_page(served.address, strict=False)  # a server that dies is an error to the console
     page.locator("#look img").wait_for()
-    for number in range(25):
+    for number in range(6):
         page.keyboard.press(["Enter", "1", "2"][number % 3])
         decided(page, number + 1)
     kept = Decisions(run / FILE).labels()
-    assert len(kept) == 25
+    assert len(kept) == 6
     served.kill()
     page.keyboard.press("Enter")
     page.locator("#said.wrong", has_text="does not answer").wait_for()
-    shows(page, "#decided", "25")
+    shows(page, "#decided", "6")
     page.close()
 
     page = open_page(serve(run).address)
     page.locator("#look img").wait_for()
-    decided(page, 25)
-    for number in range(25, 50):
+    decided(page, 6)
+    for number in range(6, 9):
         page.keyboard.press("Enter")
         decided(page, number + 1)
     found = Decisions(run / FILE).labels()
-    assert len(found) == 50
+    assert len(found) == 9
     assert kept.items() <= found.items()
     page.keyboard.press("Backspace")
-    decided(page, 49)
+    decided(page, 8)
     page.keyboard.press("Backspace")
-    decided(page, 48)
-    assert len(Decisions(run / FILE)) == 48
+    decided(page, 7)
+    assert len(Decisions(run / FILE)) == 7
 
 
 def test_a_page_of_the_grid_is_accepted_by_one_key_but_for_what_is_left_out(serve, open_page, run):
@@ -234,15 +236,38 @@ def test_dark_mode_has_colours_of_its_own(serve, open_page, run):
     assert colours[0][1] != colours[1][1]
 
 
-def test_training_anew_shows_before_and_after(serve, open_page, run):
-    page = open_page(serve(run).address)
-    page.locator("#look img").wait_for()
-    for number in range(6):
-        page.keyboard.press("Enter")
-        decided(page, number + 1)
+def test_fifty_true_answers_a_sigkill_and_training_anew_lower_the_error(serve, open_page, tmp_path):
+    run, truth = digit_run(tmp_path)
+    wrong_before = share_wrong(run, truth)
+    served, done = serve(run), 0
+    for until in (25, 50):
+        page = open_page(served.address)
+        page.locator("#look img").wait_for()
+        decided(page, done)
+        for done in range(done + 1, until + 1):  # noqa: B020 - goes on where it was
+            name = page.locator("#name bdi").inner_text()
+            page.keyboard.press(truth[name])  # a class that is a digit has its own key
+            decided(page, done)
+        if until == 25:
+            page.close()
+            served.kill()
+            served = serve(run)
+    assert all(truth[name] == label for name, label in Decisions(run / FILE).labels().items())
     page.locator("#train").click()
     page.set_default_timeout(200_000)
     page.locator("#before-after table").wait_for()
-    shows(page, "#before-after", re.compile("before"))
     page.locator("#train-what", has_text="Nothing was decided since").wait_for()
-    shows(page, "#decided-of", re.compile("^of 68"))
+    found = before_and_after(run)
+    assert found["judged"] == 30
+    for what in ("expected_wrong", "loss"):
+        assert found["after"][what] < found["before"][what]
+    for when in ("before", "after"):
+        shows(page, "#before-after", re.compile(f"{100 * found[when]['expected_wrong']:.1f}"))
+    assert share_wrong(run, truth) < wrong_before
+
+
+def share_wrong(run, truth):
+    """The share of all labels in labels.csv that are wrong in truth."""
+    with (run / "labels.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return sum(truth[row["file"]] != row["label"] for row in rows) / len(rows)

@@ -210,12 +210,14 @@ class Page {
     if (training.state !== "done") { place.replaceChildren(); return; }
     const value = this.facts.task === "regression";
     const error = (part) => (part === null ? "–" : value ? shownLabel(part) : tenths(part));
-    const rows = [["error", error(training.before.error), error(training.after.error)]];
+    const rows = [];
+    if (training.before.expected_wrong !== null) rows.push(["expected wrong", tenths(training.before.expected_wrong), tenths(training.after.expected_wrong)]);
+    rows.push(["error", error(training.before.error), error(training.after.error)]);
     if (training.before.loss !== null) rows.push(["loss", training.before.loss.toFixed(3), training.after.loss.toFixed(3)]);
     place.replaceChildren(
       el("table", {}, el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col", class: "figure" }, "before"), el("th", { scope: "col", class: "figure" }, "after"))),
         el("tbody", {}, ...rows.map(([name, was, now]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "figure" }, was), el("td", { class: "figure" }, now))))),
-      el("p", { class: "how" }, `Of the pool, on the ${count(training.judged)} labels that both were judged by and neither had seen. ${count(training.changed)} of ${count(training.compared)} imputed labels are others now.`),
+      el("p", { class: "how" }, `${value ? "" : `Expected wrong: of the ${count(training.compared)} labels that both have imputed, by their probabilities. `}Error${value ? "" : " and loss"}: of the pool, on the ${count(training.judged)} given labels that it was judged by and had not seen. ${count(training.changed)} of ${count(training.compared)} imputed labels are others now.`),
       ...(training.examples.length ? [el("details", {}, el("summary", {}, "Labels that changed"), el("ul", { class: "changed" }, ...training.examples.map(([row, was, now]) => el("li", {}, el("button", { type: "button", onclick: () => this.edit(row) }, picture(row, 96, ""), named(shownLabel(was)), " → ", el("b", {}, named(shownLabel(now))))))))] : []),
     );
     if (!this.one.shown?.picture) for (const shown of place.querySelectorAll("img")) shown.remove();

@@ -103,7 +103,8 @@ def before_and_after(folder: Path) -> dict[str, Any]:
     """Error and loss on the given labels that both results had hidden, and the labels that changed.
 
     Each label was hidden from the pool that is judged by it. Labels that were decided in between
-    are left out: they were chosen because they are hard.
+    are left out: they were chosen because they are hard. So few given labels show little; what is
+    expected to be wrong of the labels that both have imputed, by their probabilities, shows more.
     """
     before, after = load_run(folder / BEFORE), load_run(folder)
     shared = np.intersect1d(before.held_out.rows, after.held_out.rows)
@@ -112,6 +113,9 @@ def before_and_after(folder: Path) -> dict[str, Any]:
     with np.errstate(invalid="ignore"):  # values change by a little always: by an error is news
         apart = abs(before.label - after.label) > ((was["error"] or 0.0) if before.is_value else 0)
     changed = np.flatnonzero(both & apart)
+    for run, judged in ((before, was), (after, now)):
+        known = both.any() and not run.is_value
+        judged["expected_wrong"] = float(1 - run.probability[both].mean()) if known else None
     return {
         "judged": len(shared),
         "before": was,
