@@ -62,6 +62,7 @@ class LGA(Objective):
     """
 
     shares_graph = False
+    averaged = True
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class LGA(Objective):
         self._check_width(step.unlabeled_outputs)
         drawn = self.table.draw(step.unlabeled.rows)
         loss = self.loss(step.unlabeled_outputs, drawn.labels.to(step.unlabeled_outputs))
+        loss = step.weighed(loss)
         pull = step.gradient(loss)
         _ = step.labeled_gradient  # the update needs it, when the graphs are gone
         step.kept[self] = Pulled(drawn, pull)
@@ -116,10 +118,10 @@ class LGA(Objective):
         labeled = _mean([part.labeled_gradient for part in parts])
         pull = _mean([each.gradient for each in pulled])
         gap, scaled = self.gap(labeled, pull)
+        slopes = torch.cat([part.gathered(self.slope(part, scaled)) for part in parts])
         drawn = pulled[0].drawn
-        if len(parts) > 1:
-            drawn = self.table.draw(torch.cat([part.unlabeled.rows for part in parts]))
-        slopes = torch.cat([self.slope(part, scaled) for part in parts])
+        if len(slopes) > len(drawn.labels):  # of other parts, or of other processes
+            drawn = self.table.draw(torch.cat([part.whole_unlabeled.rows for part in parts]))
         self.table.update(drawn, 2 / len(slopes) * slopes)
         step.report("gap", gap.norm())
         step.report("cosine", cosine(labeled, pull))
@@ -137,6 +139,11 @@ class LGA(Objective):
         self.replays = self.slope is forward_mode and any(
             isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) for module in model.modules()
         )
+
+    def only_alone(self) -> str:
+        if self.table.file is None:
+            return ""
+        return "its label table is a file, which one process writes; leave out LGA's `folder`"
 
     def measure(self, truth: Tensor) -> dict[str, float]:
         labels = self.table.labels().to(truth.device)
