@@ -64,16 +64,16 @@ class SharedNorm(TorchFunctionMode):
         shape = 1, -1, *[1] * (x.ndim - 2)  # of a number for each channel
         scale = (variance + eps).rsqrt()
         scale = scale if weight is None else scale * weight
-        result = (full - mean.view(shape)) * scale.view(shape)
-        return (result if bias is None else result + bias.view(shape)).to(x.dtype)
+        shift = -mean * scale if bias is None else bias - mean * scale
+        # One operation on all of x: what it costs is to go through memory.
+        return torch.addcmul(shift.view(shape), full, scale.view(shape)).to(x.dtype)
 
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor, float]:
         """Mean and variance of each channel, and of how many numbers each is one."""
         others = [dim for dim in range(x.ndim) if dim != 1]
         own = x.new_full((x.shape[1],), x.numel() / x.shape[1])
-        parts = self._group.gather(
-            torch.stack([own, x.mean(others), x.var(others, correction=0)])
-        )  # (processes, 3, channels)
+        variance, mean = torch.var_mean(x, others, correction=0)
+        parts = self._group.gather(torch.stack([own, mean, variance]))  # (processes, 3, channels)
         counts, means, variances = parts.unbind(1)
         counts = _plain(counts.detach())
         share = counts / counts.sum(0)

@@ -1,0 +1,82 @@
+"""The commands and a script of one's own, started by torchrun itself."""
+
+import csv
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from labelgrad.training.checkpoint import Checkpoints
+
+ROOT = Path(__file__).parents[1]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node"]
+pytestmark = pytest.mark.slow
+
+
+def started(*command, cwd, **environment):
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [*map(str, command)],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **environment},
+    )
+
+
+def test_a_process_that_dies_is_started_again_and_the_run_goes_on(tmp_path):
+    target = ROOT / "tests" / "torchrun_target.py"
+    said = started(*TORCHRUN, 2, "--max-restarts", 1, target, "killed", "dies", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "exitcode: -9" in said.stderr
+    assert started(sys.executable, target, "alone", cwd=tmp_path).returncode == 0
+    killed, alone = (
+        Checkpoints(tmp_path / folder / "checkpoints").load() for folder in ("killed", "alone")
+    )
+    assert killed.info["step"] == alone.info["step"] == 40
+    for name, value in alone.tensors.items():
+        found = killed.tensors[name]
+        if name.endswith("table.values"):  # log-odds, and the labels that they are
+            found, value = found[:, 0].softmax(-1), value[:, 0].softmax(-1)
+        tolerance = 1e-4 if name.endswith("table.values") else 1e-5
+        torch.testing.assert_close(found, value, rtol=0, atol=tolerance, msg=name)
+
+
+def table(path, rows=60):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 3, generator=generator)
+    labels = ["yes" if row.sum() > 0 else "no" for row in x]
+    with path.open("w") as file:
+        writer = csv.writer(file)
+        writer.writerow(["a", "b", "c", "kind"])
+        for number, row in enumerate(x.tolist()):
+            writer.writerow([*row, labels[number] if number < 21 else ""])
+
+
+def labels(run):
+    """Each row's number, and how sure its label is."""
+    rows = csv.DictReader(io.StringIO((run / "labels.csv").read_text()))
+    return [
+        {name: float(row[name]) for name in ("row", "label_probability", "entropy", "visits")}
+        for row in rows
+    ]
+
+
+def test_fit_by_two_is_fit_by_one_and_one_of_them_speaks(tmp_path):
+    table(tmp_path / "pets.csv")
+    fit = ["-m", "labelgrad", "fit", "pets.csv", "--target", "kind", "--steps", 12]
+    fit += ["--witnesses", "linear", "--out"]
+    two = started(*TORCHRUN, 2, *fit, "two", cwd=tmp_path)
+    one = started(sys.executable, *fit, "one", cwd=tmp_path)
+    assert two.returncode == one.returncode == 0, two.stderr
+    assert two.stdout.count("pets.csv: 21 labeled, 39 unlabeled examples.") == 1
+    for one_row, other in zip(labels(tmp_path / "one"), labels(tmp_path / "two"), strict=True):
+        assert one_row == pytest.approx(other, abs=1e-3)
+    again = started(*TORCHRUN, 2, *fit, "two", cwd=tmp_path)
+    assert again.returncode == 1
+    assert again.stderr.count("labelgrad: two holds a run already") == 1
