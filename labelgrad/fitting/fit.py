@@ -162,7 +162,8 @@ def fit(
     own = model if isinstance(model, nn.Module) else None
     group = here()
     resume = resume or group.restarted
-    group.first(lambda: (check_not_in_use(folder), check_folder(folder, resume=resume)))
+    group.first(lambda: check_not_in_use(folder))
+    group.first(lambda: check_folder(folder, resume=resume))
     check_device(device)
     check_drawn(drawn)
     keep_pool = keep_pool or has_pool(folder)
