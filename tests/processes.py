@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from labelgrad import group as module
+from labelgrad.files import leave_writing_to_another
 from labelgrad.group import ALONE, Torchrun
 
 SECONDS = 60.0
@@ -60,6 +61,9 @@ def _live(rank, size, work, folder, end, begins, seconds):
         limit = timedelta(seconds=seconds)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=limit)
         group = Torchrun(store, seconds)
+        if rank:
+            leave_writing_to_another()
+    module._joined = group  # what `here` gives
     try:
         found = work(group)
     except Exception as error:

@@ -5,11 +5,12 @@ import random
 import signal
 import time
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from labelgrad import LGA, MLP, EntMin, Evidence, Recipe, Supervised, TensorBatches
+from labelgrad import LGA, MLP, EntMin, Evidence, Recipe, Supervised, TensorBatches, fit
 from labelgrad.augment.views import Noise
 from labelgrad.group import ALONE, GroupError
 from labelgrad.objectives.distillation import Distillation
@@ -321,3 +322,42 @@ def test_only_the_first_hears_records_and_small_perceptrons_share_their_batches(
         return len(told), stackable(run.trainer)
 
     assert together(2, work) == [(4, False), (0, False)]
+
+
+def rows_to_fit():
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    return x, np.where(np.arange(60) < 21, x.sum(1) > 0, -1)
+
+
+@pytest.mark.slow
+def test_fit_by_two_is_fit_by_one(tmp_path):
+    x, y = rows_to_fit()
+
+    def work(group):
+        found = fit(x, y, steps=4, witnesses="linear", out=tmp_path / str(group.size))
+        return found.labels, found.predict(x).values, found.verdict
+
+    (alone,), (first, second) = together(1, work), together(2, work)
+    for labels, said, verdict in (first, second):
+        assert verdict == alone[2]
+        torch.testing.assert_close(said, alone[1], rtol=0, atol=1e-4)
+        for mine, theirs in zip(labels, alone[0], strict=True):
+            assert mine.label == theirs.label
+            assert mine.label_probability == pytest.approx(theirs.label_probability, abs=1e-4)
+    files = [sorted(path.name for path in (tmp_path / run).iterdir()) for run in ("1", "2")]
+    assert files[0] == files[1]
+
+
+def test_fit_refuses_once_for_all(tmp_path):
+    x, y = rows_to_fit()
+    (tmp_path / "note.txt").write_text("something else")
+
+    def work(group):
+        fit(x, y, steps=2, out=tmp_path)
+
+    first, second = together(2, work)
+    assert "is not empty and holds no run" in str(first)
+    assert str(first) == str(second)
+    assert second.told_by_another
+    workers = together(2, lambda group: fit(x, y, steps=2, workers=2))
+    assert all("leave `workers` at 1" in str(error) for error in workers)
