@@ -67,10 +67,6 @@ class Objective(nn.Module):
     def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
         """Check, before the first step, the model, the loss and the count of unlabeled rows."""
 
-    def only_alone(self) -> str:
-        """Why several processes cannot train with it, where they cannot."""
-        return ""
-
     def follow(self, model: nn.Module) -> None:
         """The optimizer has just moved `model`: averages of weights follow it here."""
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad.functional import cosine, with_gradient
+from labelgrad.group import here
 from labelgrad.labels.alignment import SLOPES, Gap, forward_mode
 from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.lazy_adam import LazyAdam
@@ -82,6 +83,11 @@ class LGA(Objective):
         super().__init__()
         if slope not in SLOPES:
             raise ValueError(f"`slope` must be one of {', '.join(SLOPES)}, got {slope!r}.")
+        if folder is not None and here().size > 1:
+            raise ValueError(
+                f"LGA's label table in a file is written by one process, and torchrun has started "
+                f"{here().size}; keep it in memory (leave out `folder`)."
+            )
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.slope = SLOPES[slope]
         self.table = LabelTable(rows, width, loss=self.loss, rule=rule, folder=folder, dtype=dtype)
@@ -139,11 +145,6 @@ class LGA(Objective):
         self.replays = self.slope is forward_mode and any(
             isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) for module in model.modules()
         )
-
-    def only_alone(self) -> str:
-        if self.table.file is None:
-            return ""
-        return "its label table is a file, which one process writes; leave out LGA's `folder`"
 
     def measure(self, truth: Tensor) -> dict[str, float]:
         labels = self.table.labels().to(truth.device)

@@ -282,9 +282,6 @@ class Trainer:
                     f"{name} ones have {rows}; start fewer processes, or take a larger `batch_size`"
                     f"{'' if self.accumulate == 1 else ' or a smaller `accumulate`'}."
                 )
-        for term in self.objective.leaves():
-            if why := term.only_alone():
-                raise ValueError(f"several processes cannot train with {term.name}: {why}.")
         if bare(self.model) is not self.model and has_batch_norm(bare(self.model)):
             raise ValueError(
                 "a compiled model with batch norm cannot be trained by several processes, which "
