@@ -244,6 +244,7 @@ def _join() -> Group:
         store, rank, size = next(rendezvous("env://", timeout=limit))
         store = dist.distributed_c10d.PrefixStore(f"labelgrad/{_restarts()}", store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
+        dist.all_reduce(torch.zeros(1))  # whoever is refused at once leaves after all have met
         atexit.register(_leave)
     if dist.get_world_size() == 1:
         return ALONE

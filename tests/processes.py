@@ -9,7 +9,9 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import sklearn.linear_model  # noqa: F401
 import torch
+import torch._dynamo  # which every process would import by itself at its first optimizer
 import torch.distributed as dist
 
 from labelgrad import group as module
@@ -55,19 +57,23 @@ def _live(rank, size, work, folder, end, begins, seconds):
         begin.close()
     torch.set_num_threads(1)
     module.GRACE = 1.0  # nobody is far away
-    group = ALONE
-    if size > 1:
-        store = dist.FileStore(str(Path(folder) / "store"), size)
-        limit = timedelta(seconds=seconds)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=limit)
-        group = Torchrun(store, seconds)
-        if rank:
-            leave_writing_to_another()
-    module._joined = group  # what `here` gives
     try:
-        found = work(group)
+        module._joined = _joined(rank, size, folder, seconds)  # what `here` gives
+        found = work(module._joined)
     except Exception as error:
         found = error
     end.send_bytes(pickle.dumps(found))  # plain: PyTorch would hand over shared memory
     end.close()
     os._exit(0)
+
+
+def _joined(rank, size, folder, seconds):
+    if size == 1:
+        return ALONE
+    store = dist.FileStore(str(Path(folder) / "store"), size)
+    limit = timedelta(seconds=seconds)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=limit)
+    dist.all_reduce(torch.zeros(1))  # as in `labelgrad.group`: nobody leaves before all have met
+    if rank:
+        leave_writing_to_another()
+    return Torchrun(store, seconds)

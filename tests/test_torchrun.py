@@ -1,4 +1,4 @@
-"""The commands and a script of one's own, started by torchrun itself."""
+"""A script of one's own and the commands, started by torchrun itself."""
 
 import csv
 import os
@@ -10,40 +10,21 @@ import pytest
 import torch
 
 from labelgrad.training.checkpoint import Checkpoints
+from tests.torchrun_target import training
 
 ROOT = Path(__file__).parents[1]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node"]
-pytestmark = pytest.mark.slow
 
 
 def started(*command, cwd, **environment):
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [*map(str, command)],
+        [sys.executable, *map(str, command)],
         capture_output=True,
         text=True,
         timeout=500,
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **environment},
     )
-
-
-def test_a_process_that_dies_is_started_again_and_the_run_goes_on(tmp_path):
-    target = ROOT / "tests" / "torchrun_target.py"
-    said = started(*TORCHRUN, 2, "--max-restarts", 1, target, "killed", "dies", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    assert "exitcode: -9" in said.stderr
-    assert started(sys.executable, target, "alone", cwd=tmp_path).returncode == 0
-    killed, alone = (
-        Checkpoints(tmp_path / folder / "checkpoints").load() for folder in ("killed", "alone")
-    )
-    assert killed.info["step"] == alone.info["step"] == 40
-    for name, value in alone.tensors.items():
-        found = killed.tensors[name]
-        if name.endswith("table.values"):  # log-odds, and the labels that they are
-            found, value = found[:, 0].softmax(-1), value[:, 0].softmax(-1)
-        tolerance = 1e-4 if name.endswith("table.values") else 1e-5
-        torch.testing.assert_close(found, value, rtol=0, atol=tolerance, msg=name)
 
 
 def table(path, rows=60):
@@ -57,10 +38,28 @@ def table(path, rows=60):
             writer.writerow([*row, labels[number] if number < 21 else ""])
 
 
-def test_one_of_them_speaks(tmp_path):
+@pytest.mark.slow
+def test_who_dies_is_started_again_and_one_of_them_speaks(tmp_path):
     table(tmp_path / "pets.csv")
-    fit = ["-m", "labelgrad", "fit", "pets.csv", "--target", "kind", "--steps", 2]
-    said = started(*TORCHRUN, 2, *fit, "--witnesses", "linear", "--out", "run", cwd=tmp_path)
+    said = started(ROOT / "tests" / "torchrun_target.py", "killed", cwd=tmp_path)
     assert said.returncode == 0, said.stderr
+    assert "exitcode: -9" in said.stderr
     assert said.stdout.count("pets.csv: 21 labeled, 39 unlabeled examples.") == 1
     assert (tmp_path / "run" / "labels.csv").exists()
+    training(tmp_path / "alone").finish()
+    killed, alone = (
+        Checkpoints(tmp_path / folder / "checkpoints").load() for folder in ("killed", "alone")
+    )
+    assert killed.info["step"] == alone.info["step"] == 40
+    for name, value in alone.tensors.items():
+        found = killed.tensors[name]
+        if name.endswith("table.values"):  # log-odds, and the labels that they are
+            found, value = found[:, 0].softmax(-1), value[:, 0].softmax(-1)
+        tolerance = 1e-4 if name.endswith("table.values") else 1e-5
+        torch.testing.assert_close(found, value, rtol=0, atol=tolerance, msg=name)
+
+
+def test_the_second_process_is_silent(tmp_path):
+    here = {"cwd": tmp_path, "TORCHELASTIC_RUN_ID": "one"}
+    assert started("-m", "labelgrad", "--help", RANK="0", **here).stdout
+    assert not started("-m", "labelgrad", "--help", RANK="1", **here).stdout

@@ -121,8 +121,7 @@ def fit(
     The run folder gets the model, labels.csv with a label for every unlabeled
     example, and report.html. Ctrl-C keeps what there is (exit code 130), and
     --resume goes on; after corrections (labelgrad labels) it trains anew.
-
-    Several processes train together by torchrun --nproc-per-node 2 -m labelgrad fit ...
+    As torchrun --nproc-per-node 2 -m labelgrad fit two processes train together.
     """
     from labelgrad.cli.fit import run_fit
 
