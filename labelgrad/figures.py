@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from labelgrad.files import replacing
+
 OURS, THEIRS, THIRD, GREY = "#c8102e", "#1b4f8f", "#e08a00", "#5b6770"
 
 
@@ -25,9 +27,10 @@ def save(figure: Any, path: Path) -> list[Path]:
     """Write a figure as PNG and as SVG; gives both paths."""
     from matplotlib import pyplot as plt
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     targets = [path.with_suffix(ending) for ending in (".png", ".svg")]
     for target in targets:
-        figure.savefig(target, dpi=150, metadata={"Date": None} if target.suffix == ".svg" else {})
+        metadata = {"Date": None} if target.suffix == ".svg" else {}
+        with replacing(target) as half:
+            figure.savefig(half, format=target.suffix[1:], dpi=150, metadata=metadata)
     plt.close(figure)
     return targets

@@ -31,6 +31,7 @@ class Objective(nn.Module):
 
     replays = False  # whether a step should remember its unlabeled pass, for forward mode
     shares_graph = True  # whether its value is differentiated through passes that terms share
+    averaged = False  # whether its gradient is that of all processes' batches by itself
 
     @property
     def name(self) -> str:
@@ -38,10 +39,13 @@ class Objective(nn.Module):
         return type(self).__name__.lower()
 
     def __call__(self, step: Step) -> Tensor:
-        """`forward`, with the same random numbers however often it is asked."""
+        """`forward`, with the same random numbers however often it is asked.
+
+        A term's value is a mean over the unlabeled batch, and counts by this process's share of it.
+        """
         with step.asked():
             value: Tensor = super().__call__(step)
-        return value
+        return value if self.averaged else step.weighed(value)
 
     def forward(self, step: Step) -> Tensor:
         """The value for one step, differentiable in the model's parameters.
@@ -92,6 +96,8 @@ class Objective(nn.Module):
 class Sum(Objective):
     """The sum of several objectives; nested sums flatten, so `a + b + c` is one list of terms."""
 
+    averaged = True  # where its terms are: it has nothing of its own
+
     def __init__(self, *terms: Objective):
         super().__init__()
         flat = [
@@ -138,6 +144,8 @@ class Sum(Objective):
 
 class Scaled(Objective):
     """An objective times a number, or times a schedule of the step."""
+
+    averaged = True  # where its term is
 
     def __init__(self, weight: float | Schedule, term: Objective):
         super().__init__()

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from labelgrad.functional import flat_gradient, mixed_seed, random_numbers
+from labelgrad.functional import flat_gradient, mixed_seed, normal_like, random_numbers
+from labelgrad.group import ALONE, Group
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.replay import Remembering, Replaying
+from labelgrad.shared_norm import SharedNorm, has_batch_norm
 
 T = TypeVar("T")
 LABELED, UNLABELED, EXTRA = range(3)  # passes, whose random numbers are told apart
@@ -39,11 +41,12 @@ class Batch:
                 f"choose `accumulate` or the batch size so that it can."
             )
         size = len(self.x) // parts
-        labels = [None] * parts if self.y is None else self.y.split(size)
-        return [
-            Batch(x, y, rows)
-            for x, y, rows in zip(self.x.split(size), labels, self.rows.split(size), strict=True)
-        ]
+        return [self[slice(start, start + size)] for start in range(0, len(self.x), size)]
+
+    def __getitem__(self, some: slice) -> Batch:
+        """Some of the examples, in their order."""
+        labels = None if self.y is None else self.y[some]
+        return Batch(self.x[some], labels, self.rows[some])
 
 
 class once(Generic[T]):  # noqa: N801 - read as a word before what it decorates
@@ -85,6 +88,9 @@ class Step:
     thirds of the cost. With `autocast`, such as `torch.bfloat16`, the model's passes are in that
     precision. Objectives report what they measure with `report`.
 
+    In a `group` of processes the batches are those of all, and `cut` leaves this process its part.
+    What a step then says of the whole batch (`gradient`, `all_unlabeled_outputs`) is of all parts.
+
     >>> batch = Batch(torch.ones(4, 3), torch.zeros(4, dtype=torch.long), torch.arange(4))
     >>> step = Step(nn.Linear(3, 2), batch)
     >>> step.labeled_gradient.shape
@@ -105,8 +111,10 @@ class Step:
         keep_graph: bool = True,
         autocast: torch.dtype | None = None,
         draws: bool | None = None,
+        group: Group = ALONE,
     ):
         self.model, self.index, self.keep_graph = model, index, keep_graph
+        self.group, self._shares_norm = group, group.size > 1 and has_batch_norm(model)
         self._bare, self._views, self._remember = bare(model), views, remember
         self._autocast = autocast
         self._draws = may_draw(model) if draws is None else draws
@@ -122,14 +130,20 @@ class Step:
             self.labeled = replace(labeled, x=views.weak(labeled.x, self.generator))
         if views is not None and unlabeled is not None:
             self._unlabeled = replace(unlabeled, x=views.weak(unlabeled.x, self.generator))
+        # How much this process's part counts beside the others': 1 where parts are of one size.
+        self.labeled_share = self.unlabeled_share = 1.0
+        self._whole, self._own = self._unlabeled, slice(None)  # of all processes, and its part
         self._parts: list[Step] = []  # none where the step is its only part: no cycle to collect
         self.records: dict[str, Tensor] = {}  # term/name, of what the terms report
         self.kept: dict[object, Any] = {}  # what an objective found that its update will need
         self.term = ""  # the one that is being asked
 
     def cut(self, parts: int) -> list[Step]:
-        """The same step in parts of one size, whose gradients are to be averaged."""
-        if parts == 1:
+        """The same step in parts of one size, whose gradients are to be averaged.
+
+        Of each part this process has the rows that are its own.
+        """
+        if parts == self.group.size == 1:
             return [self]
         labeled = self.labeled.cut(parts)
         unlabeled, clean = (
@@ -142,9 +156,24 @@ class Step:
             vars(piece).update(vars(self))
             piece.labeled, piece._unlabeled = labeled[place], unlabeled[place]
             piece._clean, piece.kept = clean[place], {}
-            piece._parts, piece._place = pieces, place
+            piece._place = place
+            if parts > 1:
+                piece._parts = pieces
+            piece._take_own_rows()
             pieces.append(piece)
         return pieces
+
+    def _take_own_rows(self) -> None:
+        """Of the batches of all processes, keep this one's part; views are drawn for all."""
+        own, size = self.group.rows, self.group.size
+        count = len(self.labeled.x)
+        self.labeled = self.labeled[own(count)]
+        self.labeled_share = size * len(self.labeled.x) / count
+        if self._unlabeled is not None:
+            self._own = own(len(self._unlabeled.x))
+            self._whole = self._unlabeled
+            self._unlabeled = self._whole[self._own]
+            self.unlabeled_share = size * len(self._unlabeled.x) / len(self._whole.x)
 
     @property
     def parts(self) -> list[Step]:
@@ -159,7 +188,8 @@ class Step:
     def weak_view(self) -> Tensor:
         """The unlabeled inputs, slightly changed anew; unchanged where there are no views."""
         clean = _needed(self._clean).x
-        return clean if self._views is None else self._views.weak(clean, self.generator)
+        weak = clean if self._views is None else self._views.weak(clean, self.generator)
+        return weak[self._own]
 
     def strong_view(self) -> Tensor:
         """The unlabeled inputs, strongly changed."""
@@ -168,13 +198,17 @@ class Step:
                 "this objective needs strongly augmented views of its examples, and there are "
                 "none; give the trainer `views`."
             )
-        return self._views.strong(_needed(self._clean).x, self.generator)
+        return self._views.strong(_needed(self._clean).x, self.generator)[self._own]
+
+    def noise(self) -> Tensor:
+        """Gaussian noise of the unlabeled inputs' shape, which is drawn for all processes' rows."""
+        return normal_like(self.whole_unlabeled.x, self.generator)[self._own]
 
     @once
     def labeled_outputs(self) -> Tensor:
         """The model on the labeled batch."""
         self.counted_passes += 1
-        with self._numbers(LABELED), self._precision():
+        with self._numbers(LABELED), self._precision(), self._norm():
             return self._full(self.model(self.labeled.x))
 
     @once
@@ -182,31 +216,45 @@ class Step:
         """The model on the unlabeled batch."""
         self.counted_passes += 1
         self._memory = Remembering() if self._remember else None
-        with self._memory or nullcontext(), self._numbers(UNLABELED), self._precision():
+        numbers = self._numbers(UNLABELED)
+        with self._memory or nullcontext(), numbers, self._precision(), self._norm():
             return self._full(self.model(self.unlabeled.x))
 
     @property
+    def whole_unlabeled(self) -> Batch:
+        """The unlabeled batch of all processes."""
+        return _needed(self._whole)
+
+    @property
     def all_unlabeled_outputs(self) -> Tensor:
-        """The model on the unlabeled batches of all parts, without a graph.
+        """The model on the unlabeled batches of all parts and processes, without a graph.
 
         What an objective takes of the whole batch, such as the mean of its confidence, it takes
         here: alone it costs nothing, and an accumulated batch a pass more of each part.
         """
-        if len(self.parts) == 1:
-            return self.unlabeled_outputs.detach()
         return torch.cat([part._outputs_without_graph for part in self.parts])
 
     @once
     def _outputs_without_graph(self) -> Tensor:
+        if len(self.parts) == 1:
+            return self.gathered(self.unlabeled_outputs.detach())
         with torch.no_grad(), self._numbers(UNLABELED):  # what its own pass draws
-            return self._call({}, self.unlabeled.x)
+            return self.gathered(self._call({}, self.unlabeled.x))
+
+    def gathered(self, mine: Tensor) -> Tensor:
+        """A row for each unlabeled example of all processes, of which `mine` are this one's.
+
+        It can be differentiated.
+        """
+        return self.group.gather_rows(mine, len(self.whole_unlabeled.x))
 
     @once
     def labeled_loss(self) -> Tensor:
-        """The mean loss of the true labels."""
+        """The mean loss of the true labels, by this process's share in the mean over all."""
         if self.labeled.y is None:
             raise ValueError("the labeled batch has no labels.")
-        return self.loss(self.labeled_outputs, self.labeled.y)
+        loss = self.loss(self.labeled_outputs, self.labeled.y)
+        return loss if self.labeled_share == 1 else self.labeled_share * loss
 
     @once
     def labeled_gradient(self) -> Tensor:
@@ -214,8 +262,16 @@ class Step:
         return self.gradient(self.labeled_loss)
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """The gradient of `loss` in the model's parameters, as one vector."""
-        return flat_gradient(loss, self.params, keep_graph=self.keep_graph)
+        """The gradient of `loss` in the model's parameters, as one vector.
+
+        It is the mean over all processes, each with the loss of its part.
+        """
+        mine = flat_gradient(loss, self.params, keep_graph=self.keep_graph)
+        return self.group.average(mine)
+
+    def weighed(self, value: Tensor) -> Tensor:
+        """A mean over the unlabeled batch, by this process's share in the mean over all."""
+        return value if self.unlabeled_share == 1 else self.unlabeled_share * value
 
     def forward(self, x: Tensor) -> Tensor:
         """A pass of the model on other inputs that counts: batch norm sees it.
@@ -225,7 +281,7 @@ class Step:
         """
         self.counted_passes += 1
         self._extra_passes += 1
-        with self._numbers(EXTRA, self._extra_passes), self._precision():
+        with self._numbers(EXTRA, self._extra_passes), self._precision(), self._norm():
             return self._full(self.model(x))
 
     def extra_forward(self, x: Tensor, params: Mapping[str, Tensor] | None = None) -> Tensor:
@@ -273,7 +329,8 @@ class Step:
                 f"a term records its own value as 'loss', so {self.term or 'it'} cannot report "
                 f"another under that name; choose another name."
             )
-        self.records[f"{self.term}/{name}" if self.term else name] = value.detach()
+        value = self.weighed(value.detach())
+        self.records[f"{self.term}/{name}" if self.term else name] = value
 
     def release(self) -> None:
         """Let the graphs go: what was computed stays, and can no more be differentiated."""
@@ -289,12 +346,18 @@ class Step:
         """What the model draws by itself in a pass: a function of the step and the pass."""
         if not self._draws:
             return nullcontext()
-        return random_numbers(self._device, mixed_seed(self._seed, self._place, *which))
+        # Masks are drawn inside of the model, so processes cannot share those of the whole batch.
+        whose = [self.group.rank] if self.group.size > 1 else []
+        return random_numbers(self._device, mixed_seed(self._seed, self._place, *which, *whose))
 
     def _precision(self) -> AbstractContextManager[object]:
         if self._autocast is None:
             return nullcontext()
         return torch.autocast(self._device.type, dtype=self._autocast)
+
+    def _norm(self) -> AbstractContextManager[object]:
+        """Batch norm sees the batch of all processes."""
+        return SharedNorm(self.group) if self._shares_norm else nullcontext()
 
     def _full(self, outputs: Tensor) -> Tensor:
         """Outputs in the parameters' precision: losses are not computed in a smaller one."""
@@ -305,7 +368,7 @@ class Step:
         values = {id(self.params[name]): value for name, value in params.items()}
         values |= {id(buffer): buffer.clone() for buffer in self._bare.buffers()}
         state = {place: values[id(old)] for place, old in _places(self._bare) if id(old) in values}
-        with self._precision():
+        with self._precision(), self._norm():
             outputs: Tensor = functional_call(self._bare, state, (x,), tie_weights=False)
         return self._full(outputs)
 

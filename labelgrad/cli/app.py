@@ -5,6 +5,8 @@ The work is imported when it begins, so that help does not wait for PyTorch.
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 import warnings
 from importlib.metadata import entry_points
@@ -119,6 +121,7 @@ def fit(
     The run folder gets the model, labels.csv with a label for every unlabeled
     example, and report.html. Ctrl-C keeps what there is (exit code 130), and
     --resume goes on; after corrections (labelgrad labels) it trains anew.
+    As torchrun --nproc-per-node 2 -m labelgrad fit two processes train together.
     """
     from labelgrad.cli.fit import run_fit
 
@@ -533,6 +536,9 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # a terminal may lack a letter
             stream.reconfigure(errors="backslashreplace")
     warnings.showwarning = _show_warning
+    if _of_torchrun() > 0:  # one process of those that train together speaks
+        sys.stdout = io.StringIO()
+        warnings.showwarning = lambda *_, **__: None
     debug = "--debug" in sys.argv  # wherever it stands, before the command's name or after
     try:
         app(args=[argument for argument in sys.argv[1:] if argument != "--debug"])
@@ -544,16 +550,23 @@ def main() -> None:
     except (ValueError, RuntimeError, OSError, ImportError, MemoryError) as error:
         if debug:
             raise
-        _say(one_line(error), 1)
+        _say(one_line(error), 1, error)
     except Exception as error:
         if debug:
             raise
         told = f"{type(error).__name__}: {one_line(error)}"
-        _say(f"an error that was not foreseen ({told}); --debug shows where.", UNFORESEEN)
+        message = f"an error that was not foreseen ({told}); --debug shows where."
+        _say(message, UNFORESEEN, error)
 
 
-def _say(message: str, code: int) -> None:
-    typer.echo(f"labelgrad: {visible(message)}", err=True)
+def _of_torchrun() -> int:
+    """Which of the processes that torchrun started this is; 0 where it started none."""
+    return int(os.environ.get("RANK", "0")) if "TORCHELASTIC_RUN_ID" in os.environ else 0
+
+
+def _say(message: str, code: int, error: Exception | None = None) -> None:
+    if not getattr(error, "told_by_another", False):
+        typer.echo(f"labelgrad: {visible(message)}", err=True)
     sys.exit(code)
 
 

@@ -126,8 +126,10 @@ def add_missing(
     The command that does is written down before. How far it has come is `shown` step by step, if
     nothing else is said.
     """
+    from labelgrad.group import here
     from labelgrad.training.parallel import finish_all
 
+    jobs = here().first(lambda: dict(jobs))
     if not jobs:
         return
     results.begin(command)

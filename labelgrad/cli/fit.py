@@ -23,6 +23,7 @@ from labelgrad.fitting.report import confident
 from labelgrad.fitting.result import Result, Summary
 from labelgrad.fitting.run_files import LABELS, REPORT
 from labelgrad.fitting.verdict import shown_error
+from labelgrad.group import here
 from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.training.parallel import Progress
 
@@ -87,7 +88,12 @@ def shown_on_the_way(
 
 
 def usual_workers(device: str) -> int:
-    """A process for each core, few enough to share the trainings; a GPU has one."""
+    """A process for each core, few enough to share the trainings; a GPU has one.
+
+    Those of `torchrun` train together, and start no others.
+    """
+    if here().size > 1:
+        return 1
     return min(MOST_WORKERS, os.cpu_count() or 1) if device == "cpu" else 1
 
 

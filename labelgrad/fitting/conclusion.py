@@ -69,19 +69,46 @@ def finalize(
     """
     if trained.step == 0:
         raise KeyboardInterrupt  # stopped before every training had begun: there is no model yet
-    dataset, plan = trained.dataset, trained.plan
+    plan, group = trained.plan, trained.group
     tell = on_progress or (lambda name, done, total, loss: None)
     order = {witness.name: place for place, witness in enumerate(witnesses)}
-    pooled = hear_witnesses(
-        trained,
-        witnesses,
-        shares=shares,
-        on_witness=lambda heard: tell("witnesses", order[heard], len(order), math.nan),
-    )
-    tell("witnesses", len(order), len(order), math.nan)
+    pooled = None
+    if group.rank == 0:  # the others wait until they are told what the student is to learn
+        pooled = hear_witnesses(
+            trained,
+            witnesses,
+            shares=shares,
+            on_witness=lambda heard: tell("witnesses", order[heard], len(order), math.nan),
+        )
+        tell("witnesses", len(order), len(order), math.nan)
     student = None
     if trained.step >= plan.steps and len(trained.unlabeled) > 1:
         student = train_student(trained, pooled, on_step=partial(tell, STUDENT))
+    result = None
+    if pooled is not None:
+        result = _result(
+            trained, pooled, student, name, folder, origins, keep_pool=keep_pool, workers=workers
+        )
+    # The others get all but the witnesses, which may be objects of any kind.
+    told = group.first(lambda: None if result is None else replace(result, pooled=None))
+    found = result or told
+    assert found is not None
+    return found
+
+
+def _result(
+    trained: CrossValidation,
+    pooled: Pooled,
+    student: Student | None,
+    name: str,
+    folder: Path | None,
+    origins: Sequence[str | None],
+    *,
+    keep_pool: bool,
+    workers: int,
+) -> Result:
+    """Everybody judged, and what came of it kept in the folder."""
+    dataset, plan = trained.dataset, trained.plan
     verdict = verdict_of(trained, pooled, student)
     calibration = calibration_of(trained, student)
     predictor = predictor_of(trained, pooled, student, verdict, calibration)

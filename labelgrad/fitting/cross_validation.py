@@ -36,6 +36,7 @@ from labelgrad.fitting.plan import (
 from labelgrad.fitting.predictor import outputs_of
 from labelgrad.fitting.verdict import BASELINE, HeldOut
 from labelgrad.functional import mixed_seed
+from labelgrad.group import Group
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
 from labelgrad.labels.table import LabelTable
@@ -129,6 +130,11 @@ class CrossValidation:
         for target in range(self.round, self.plan.steps + self.round, self.round):
             for run, record in side_by_side(list(runs), target):
                 yield record | {"part": runs[run].part, "method": runs[run].method}
+
+    @property
+    def group(self) -> Group:
+        """The processes that train together."""
+        return self.trainings[0].run.group
 
     @property
     def done(self) -> int:

@@ -57,6 +57,7 @@ from labelgrad.fitting.result import Result
 from labelgrad.fitting.run_folder import LOCK, check_not_in_use, in_use
 from labelgrad.fitting.source import load_source, source_of
 from labelgrad.fitting.verdict import POOL, STUDENT
+from labelgrad.group import here
 from labelgrad.inputs.base import Dataset, Encoding, join_few
 from labelgrad.inputs.kinds import read
 from labelgrad.schedules import check_count
@@ -134,7 +135,8 @@ def fit(
     ones allow promises (`labelgrad.fitting.promises`), and else it takes an audit.
 
     The trainings go in as many processes as there are `workers`; a script that
-    asks for more than one does so below `if __name__ == "__main__":`.
+    asks for more than one does so below `if __name__ == "__main__":`. Under `torchrun` each of
+    them is trained by all its processes, and the first one hears the witnesses and writes.
 
     With `out` everything is kept in a new folder, and `resume` goes on there; after corrections it
     trains anew with them, and `before-corrections` has the result before. Ctrl-C ends the training
@@ -158,8 +160,10 @@ def fit(
     """
     folder = None if out is None else Path(out)
     own = model if isinstance(model, nn.Module) else None
-    check_not_in_use(folder)
-    check_folder(folder, resume=resume)
+    group = here()
+    resume = resume or group.restarted
+    group.first(lambda: check_not_in_use(folder))
+    group.first(lambda: check_folder(folder, resume=resume))
     check_device(device)
     check_drawn(drawn)
     keep_pool = keep_pool or has_pool(folder)
@@ -167,29 +171,36 @@ def fit(
         check_can_keep(folder)
     check_count("workers", workers)
     check_asked(model, time_budget, witnesses, estimators, shares)
+    if workers > 1 and group.size > 1:
+        raise ValueError(
+            f"`workers` are processes of one's own, and torchrun has started {group.size} that "
+            f"train together; leave `workers` at 1, got {workers}."
+        )
     if on_record is not None and workers > 1:
         raise ValueError(f"`on_record` needs the training in this process, got {workers} workers.")
     if not encoder and folder is not None and (folder / FILE).exists():
         encoder = kept_encoders(folder)  # whatever has been installed since
-    begun = None if folder is None else load_source(folder)
+    begun = group.first(lambda: None if folder is None else load_source(folder))
     if folder is not None and begun is not None:  # what is not asked for again is as it was
         opinions = begun.opinions(folder) if opinions is None else opinions
         shares = begun.options.get("shares") if shares is None else shares
         if dates is None and isinstance(data, str | Path):
             dates = begun.options.get("dates")
     if not isinstance(data, Dataset):
-        given = read(
-            data,
-            y,
-            labels=labels,
-            target=target,
-            task=task,
-            size=size,
-            strict=strict,
-            dates=dates,
-            text=text,
-            picture=picture,
-            encoding=encoding_of(encoder, download, cache, device, on_note, on_progress),
+        given = group.in_turn(
+            lambda: read(
+                data,
+                y,
+                labels=labels,
+                target=target,
+                task=task,
+                size=size,
+                strict=strict,
+                dates=dates,
+                text=text,
+                picture=picture,
+                encoding=encoding_of(encoder, download, cache, device, on_note, on_progress),
+            )
         )
     elif any(o is not None for o in (y, labels, target, task, size, dates, text, picture)):
         raise ValueError("A `Dataset` has its labels in it; give it without `y` and what is read.")
@@ -200,17 +211,24 @@ def fit(
         dataset = corrected(given, folder)
     if on_data is not None:
         on_data(dataset)
-    with in_use(folder), one_thread(workers > 1 or dataset.x.ndim == 2):
-        check_folder(folder, resume=resume)  # another process may have begun there meanwhile
+    mine = None if group.rank else folder  # of several processes the first has the folder
+    with in_use(mine), one_thread(workers > 1 or dataset.x.ndim == 2):
+        check_folder(mine, resume=resume)  # another process may have begun there meanwhile
         asked: dict[str, Any] = {"method": method, "steps": steps, "seed": seed, "mirror": mirror}
         if witnesses is not None:
             asked["witnesses"] = ",".join([witnesses] if isinstance(witnesses, str) else witnesses)
-        if folder is not None and (folder / FILE).exists():
-            plan = load_plan(folder, given, network=model if own is None else OWN, **asked)
-            plan = restart_if_corrected(folder, plan, given)
-            if drawn not in (None, plan.drawn):  # no training depends on it
-                plan = replace(plan, drawn=drawn or plan.drawn)
-                save_plan(folder, plan, given, corrections=begun_with(folder))
+        planned = group.first(lambda: folder is not None and (folder / FILE).exists())
+        if folder is not None and planned:
+
+            def kept() -> Plan:
+                found = load_plan(folder, given, network=model if own is None else OWN, **asked)
+                found = restart_if_corrected(folder, found, given)
+                if drawn not in (None, found.drawn):  # no training depends on it
+                    found = replace(found, drawn=drawn or found.drawn)
+                    save_plan(folder, found, given, corrections=begun_with(folder))
+                return found
+
+            plan = group.first(kept)
         else:
             plan = replace(make_plan(given, model=model, **asked), drawn=drawn or Plan.drawn)
             if time_budget is not None and steps is None:
@@ -218,7 +236,7 @@ def fit(
                 plan = replace(plan, steps=found)
         heard = all_witnesses(dataset, plan, estimators, opinions)
         wanted = checked_shares(dataset, shares)
-        if folder is not None and not (folder / FILE).exists():  # all that was asked for will do
+        if folder is not None and not planned:  # all that was asked for will do
             save_plan(folder, plan, given)
         if folder is not None:
             source_of(
@@ -335,11 +353,11 @@ def train(
     trained = CrossValidation(dataset, plan, model=model, folder=folder, device=device)
     with stopping() as stopped:
         for record in trained.records():
-            if on_record is not None:
+            if on_record is not None and trained.group.rank == 0:
                 on_record(record)
             if on_progress is not None:
                 on_progress("training", trained.done, trained.total, record["loss"])
-            if stopped():
+            if trained.group.any(stopped()):
                 break
     return trained
 
@@ -364,7 +382,8 @@ def affordable_steps(
         if alone:  # one of them tells for all
             each += len(alone) * _seconds_a_step(alone[-1], longest)
     side_by_side = 1 if workers == 1 else TOGETHER * workers
-    return max(1, int(min(FOR_STEPS * 60 * minutes * side_by_side / each, MOST_STEPS)))
+    steps = max(1, int(min(FOR_STEPS * 60 * minutes * side_by_side / each, MOST_STEPS)))
+    return tried.group.first(lambda: steps)  # clocks differ
 
 
 def _seconds_a_step(trainers: Sequence[Trainer], longest: float) -> float:
@@ -372,10 +391,12 @@ def _seconds_a_step(trainers: Sequence[Trainer], longest: float) -> float:
     moves = advance(trainers, WARM_UP + MEASURED)
     for _ in range(WARM_UP):
         next(moves)
-    began, taken = time.perf_counter(), 0
-    while taken < MEASURED and (taken == 0 or time.perf_counter() - began < longest):
+    began, taken, group = time.perf_counter(), 0, trainers[0].group
+    while taken < MEASURED:
         next(moves)
         taken += 1
+        if group.any(time.perf_counter() - began >= longest):
+            break
     return (time.perf_counter() - began) / taken
 
 

@@ -49,24 +49,34 @@ class Student:
 
 def train_student(
     trained: CrossValidation,
-    pooled: Pooled,
+    pooled: Pooled | None,
     *,
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> Student:
-    """Teach the plan's network what the pool says; `on_step` gets steps done, in all, the loss."""
+    """Teach the plan's network what the pool says; `on_step` gets steps done, in all, the loss.
+
+    Of several processes the first has the pool, and tells the others.
+    """
     folds = trained.held_out_rows() if has_columns(trained.dataset) else []
-    rows, mixed = trained.unlabeled.numpy(), mixed_rows(trained, pooled)
-    x, nothing = None, np.zeros((0, len(trained.dataset.classes) or 2))
-    if len(mixed):
-        x = torch.cat([trained.dataset.x[trained.unlabeled], mixed])
-    runs = {}
-    for number, held in enumerate(folds):
-        more = pooled.of_fold_new(number, mixed) if len(mixed) else nothing
-        part, said = f"fold-{number + 1}", pooled.of_fold(number, rows)
-        runs[part] = _run(trained, part, np.concatenate([said, more]), held, x)
-    more = pooled.of_new(mixed) if len(mixed) else nothing
-    said = np.concatenate([pooled.of_rows(rows), more])
-    runs[ALL] = _run(trained, ALL, said, trained.labeled[:0], x)
+    rows = trained.unlabeled.numpy()
+
+    def lessons() -> tuple[Tensor, list[np.ndarray]]:
+        assert pooled is not None
+        mixed, said = mixed_rows(trained, pooled), []
+        nothing = np.zeros((0, len(trained.dataset.classes) or 2))
+        for number in range(len(folds)):
+            more = pooled.of_fold_new(number, mixed) if len(mixed) else nothing
+            said.append(np.concatenate([pooled.of_fold(number, rows), more]))
+        more = pooled.of_new(mixed) if len(mixed) else nothing
+        return mixed, [*said, np.concatenate([pooled.of_rows(rows), more])]
+
+    mixed, (*of_folds, of_all) = trained.group.first(lessons)
+    x = torch.cat([trained.dataset.x[trained.unlabeled], mixed]) if len(mixed) else None
+    runs = {
+        f"fold-{number}": _run(trained, f"fold-{number}", said, held, x)
+        for number, (said, held) in enumerate(zip(of_folds, folds, strict=True), 1)
+    }
+    runs[ALL] = _run(trained, ALL, of_all, trained.labeled[:0], x)
     total = len(runs) * trained.plan.steps
     moves = side_by_side(list(runs.values()), trained.plan.steps)
     for done, (_, record) in enumerate(moves, 1):

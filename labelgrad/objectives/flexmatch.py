@@ -50,9 +50,10 @@ class FlexMatch(Objective):
 
     def update(self, step: Step) -> None:
         for part in step.parts:
-            confidence, label = part.unlabeled_outputs.detach().softmax(-1).max(-1)
+            outputs = part.gathered(part.unlabeled_outputs.detach())
+            confidence, label = outputs.softmax(-1).max(-1)
             sure = confidence >= self.threshold
-            rows = part.unlabeled.rows.to(sure.device)[sure]
+            rows = part.whole_unlabeled.rows.to(sure.device)[sure]
             self.seen_as[rows] = label[sure].to(self.seen_as.device)
 
     def thresholds(self) -> Tensor:

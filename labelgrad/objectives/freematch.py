@@ -60,6 +60,7 @@ class FreeMatch(Objective):
         now = self.with_batch(step.all_unlabeled_outputs.softmax(-1))
         weight = self.weigh(probabilities, now)
         loss, strong = agreement(step, probabilities, weight)
+        strong, weight = step.gathered(strong), step.gathered(weight)
         return loss + self.fairness * self.unfairness(strong, weight, now)
 
     def update(self, step: Step) -> None:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad.functional import cosine, with_gradient
+from labelgrad.group import here
 from labelgrad.labels.alignment import SLOPES, Gap, forward_mode
 from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.lazy_adam import LazyAdam
@@ -62,6 +63,7 @@ class LGA(Objective):
     """
 
     shares_graph = False
+    averaged = True
 
     def __init__(
         self,
@@ -81,6 +83,11 @@ class LGA(Objective):
         super().__init__()
         if slope not in SLOPES:
             raise ValueError(f"`slope` must be one of {', '.join(SLOPES)}, got {slope!r}.")
+        if folder is not None and here().size > 1:
+            raise ValueError(
+                f"LGA's label table in a file is written by one process, and torchrun has started "
+                f"{here().size}; keep it in memory (leave out `folder`)."
+            )
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.slope = SLOPES[slope]
         self.table = LabelTable(rows, width, loss=self.loss, rule=rule, folder=folder, dtype=dtype)
@@ -106,6 +113,7 @@ class LGA(Objective):
         self._check_width(step.unlabeled_outputs)
         drawn = self.table.draw(step.unlabeled.rows)
         loss = self.loss(step.unlabeled_outputs, drawn.labels.to(step.unlabeled_outputs))
+        loss = step.weighed(loss)
         pull = step.gradient(loss)
         _ = step.labeled_gradient  # the update needs it, when the graphs are gone
         step.kept[self] = Pulled(drawn, pull)
@@ -116,10 +124,10 @@ class LGA(Objective):
         labeled = _mean([part.labeled_gradient for part in parts])
         pull = _mean([each.gradient for each in pulled])
         gap, scaled = self.gap(labeled, pull)
+        slopes = torch.cat([part.gathered(self.slope(part, scaled)) for part in parts])
         drawn = pulled[0].drawn
-        if len(parts) > 1:
-            drawn = self.table.draw(torch.cat([part.unlabeled.rows for part in parts]))
-        slopes = torch.cat([self.slope(part, scaled) for part in parts])
+        if len(slopes) > len(drawn.labels):  # of other parts, or of other processes
+            drawn = self.table.draw(torch.cat([part.whole_unlabeled.rows for part in parts]))
         self.table.update(drawn, 2 / len(slopes) * slopes)
         step.report("gap", gap.norm())
         step.report("cosine", cosine(labeled, pull))

@@ -24,6 +24,7 @@ class Supervised(Objective):
     """
 
     shares_graph = False
+    averaged = True
 
     def forward(self, step: Step) -> Tensor:
         return with_gradient(step.labeled_loss, step.labeled_gradient, step.params)

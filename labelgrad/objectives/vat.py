@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from labelgrad.functional import divergence, normal_like, unit
+from labelgrad.functional import divergence, unit
 from labelgrad.methods import Problem, SearchRange, register
 from labelgrad.objective import Objective
 from labelgrad.step import Step
@@ -44,7 +44,7 @@ class VAT(Objective):
 
     def direction(self, step: Step, x: Tensor, clean: Tensor) -> Tensor:
         """For each example, the unit change of the input that changes the prediction most."""
-        direction = unit(normal_like(x, step.generator))
+        direction = unit(step.noise())
         for _ in range(self.power_iterations):
             nudge = (self.xi * direction).requires_grad_()
             (slope,) = torch.autograd.grad(divergence(clean, step.extra_forward(x + nudge)), nudge)

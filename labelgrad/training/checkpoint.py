@@ -183,10 +183,13 @@ class Log:
         self._write(record)
         self.records.append(record)
 
-    def resume(self, position: int, digest: str) -> None:
-        """Go on from where a checkpoint left the file; what came after it will come again."""
+    def resume(self, position: int, digest: str) -> list[dict[str, Any]]:
+        """Go on from where a checkpoint left the file; what came after it will come again.
+
+        Gives the records up to there.
+        """
         if self.path is None:
-            return
+            return self.records
         content = self.path.read_bytes()[:position] if self.path.is_file() else b""
         self._content.update(content)
         if self.digest != digest:
@@ -197,6 +200,7 @@ class Log:
         os.truncate(self.path, position)
         self.position = position
         self.records = [json.loads(line) for line in content.splitlines()[1:]]
+        return self.records
 
     def _write(self, record: dict[str, Any]) -> None:
         if self.path is None:

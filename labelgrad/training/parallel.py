@@ -18,6 +18,8 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
 
+from labelgrad.group import here
+
 Settings = dict[str, Any]
 History = list[dict[str, Any]]
 Told = tuple[str, int, int, float]
@@ -68,9 +70,14 @@ def finish_all(
     """Do every job to its end; gives the history of each under its name.
 
     `when_done` is called here, in the parent, as each job ends, so that it can be kept at once.
+    Under `torchrun` its processes do one job after the other, each of them together.
     """
+    group = here()
+    jobs = group.first(lambda: dict(jobs))
     if not jobs:
         return {}
+    if group.size > 1:
+        return _one_by_one(make, jobs, progress, when_done)
     _keep_memory()
     context = get_context("spawn")  # a forked PyTorch can hang
     told: SimpleQueue[Told] = context.SimpleQueue()  # what is put there is there at once
@@ -93,6 +100,25 @@ def finish_all(
                 ) from error
             raise
         return {name: future.result() for future, name in futures.items()}
+
+
+def _one_by_one(
+    make: Callable[..., Work],
+    jobs: Mapping[str, Settings],
+    progress: Progress,
+    when_done: Callable[[str, History], None],
+) -> dict[str, History]:
+    found: dict[str, History] = {}
+    with progress:
+        progress.count(0, len(jobs))
+        for name, settings in jobs.items():
+            work = make(**settings)
+            for record in work:
+                progress.update(name, record["step"], work.steps, record["loss"])
+            found[name] = work.history
+            when_done(name, found[name])
+            progress.count(len(found), len(jobs))
+    return found
 
 
 def _watch(

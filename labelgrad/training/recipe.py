@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad.functional import random_numbers
+from labelgrad.group import Group
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule
@@ -74,7 +75,7 @@ class Recipe:
     network_seed: int | None = field(default=None, kw_only=True)
     device: str | torch.device = field(default="cpu", kw_only=True)
 
-    def trainer(self) -> Trainer:
+    def trainer(self, *, group: Group | None = None) -> Trainer:
         """The training at its first step, to be moved step by step."""
         seed = self.seed if self.network_seed is None else self.network_seed
         objective = self.objective
@@ -96,11 +97,13 @@ class Recipe:
             accumulate=self.accumulate,
             autocast=self.autocast,
             seed=self.seed,
+            group=group,
         )
 
     def run(
         self,
         *,
+        group: Group | None = None,
         folder: str | Path | None = None,
         examples: Mapping[str, EvaluatedOn] | None = None,
         truth: Tensor | None = None,
@@ -112,7 +115,7 @@ class Recipe:
     ) -> Run:
         """The training as a run, which evaluates, keeps the best and survives being killed."""
         return Run(
-            self.trainer(),
+            self.trainer(group=group),
             steps=self.steps,
             folder=folder,
             examples=examples,
@@ -136,7 +139,8 @@ class Run:
 
     With a `folder`, evaluations are appended to `metrics.jsonl` there and a checkpoint is written
     every `checkpoint_every` steps. The same run built again on the same folder goes on from the
-    last one and ends, bit for bit, where an undisturbed run would have.
+    last one and ends, bit for bit, where an undisturbed run would have. Of several processes the
+    first one writes, and any number of them can go on.
 
     >>> from labelgrad import MLP, Recipe, Supervised, TensorBatches
     >>> import torch
@@ -176,8 +180,10 @@ class Run:
             known = ", ".join((*OURS, *self.metrics))
             raise ValueError(f"`best_by` must be one of {known}, got {best_by!r}.")
         self.evaluate_every, self.checkpoint_every = evaluate_every, checkpoint_every
-        self.checkpoints = None if folder is None else Checkpoints(Path(folder) / "checkpoints")
-        self.log = Log(None if folder is None else Path(folder) / "metrics.jsonl")
+        self.group, self._is_kept = trainer.group, folder is not None
+        mine = None if folder is None or self.group.rank else Path(folder)  # one process writes
+        self.checkpoints = None if mine is None else Checkpoints(mine / "checkpoints")
+        self.log = Log(None if mine is None else mine / "metrics.jsonl")
         self.best: State | None = None
         self.seconds = 0.0
         self._begun = self._resumed()
@@ -207,7 +213,7 @@ class Run:
             self.log.append(record)
         if self._due(self.checkpoint_every):
             self._save()
-        if self.on_record is not None:
+        if self.on_record is not None and self.group.rank == 0:
             self.on_record(record)
         return record
 
@@ -239,8 +245,14 @@ class Run:
             self.best = State(copy, {"step": self.trainer.index, "rank": rank, **measured})
 
     def _save(self) -> None:
-        if self.checkpoints is None:
+        if not self._is_kept:
             return
+        self.group.first(self._write)
+        for term in self.trainer.objective.leaves():
+            term.after_checkpoint()
+
+    def _write(self) -> None:
+        assert self.checkpoints is not None
         state = self.trainer.state
         state.info |= {
             "settings": self.trainer.settings,
@@ -252,21 +264,21 @@ class Run:
         if self.best is not None:
             state.tensors |= {f"best.{name}": value for name, value in self.best.tensors.items()}
         self.checkpoints.save(state)
-        for term in self.trainer.objective.leaves():
-            term.after_checkpoint()
 
     def _begin(self) -> None:
         """Write down what the run is, and its state before the first step."""
         if self._begun:
             return
         self._begun = True
-        if self.checkpoints is not None:
-            self.log.begin({"settings": self.trainer.settings, **revision()})
+        if self._is_kept:
+            self.group.first(
+                lambda: self.log.begin({"settings": self.trainer.settings, **revision()})
+            )
             self._save()
 
     def _resumed(self) -> bool:
         """Go on from the last checkpoint, and say whether there is one."""
-        state = None if self.checkpoints is None else self.checkpoints.load(self.trainer.device)
+        state = self.group.first(self._last) if self._is_kept else None
         if state is None:
             return False
         try:
@@ -282,12 +294,20 @@ class Run:
             ) from error
         return True
 
+    def _last(self) -> State | None:
+        """The last checkpoint, as the process that writes finds it."""
+        assert self.checkpoints is not None
+        return self.checkpoints.load()
+
     def _take_up(self, state: State) -> None:
-        info = state.info
-        _check_settings(info["settings"], self.trainer.settings)
+        info, device = state.info, self.trainer.device
+        self.group.first(lambda: _check_settings(info["settings"], self.trainer.settings))
+        state.tensors = {name: value.to(device) for name, value in state.tensors.items()}
         self.trainer.load(state)
         self.seconds = float(info["seconds"])
-        self.log.resume(info["log"], info["log_digest"])
+        self.log.records = self.group.first(
+            lambda: self.log.resume(info["log"], info["log_digest"])
+        )
         if info["best"] is not None:
             rank = [float(number) for number in info["best"]["rank"]]
             self.best = State(state.part("best"), {**info["best"], "rank": rank})

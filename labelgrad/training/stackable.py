@@ -159,6 +159,7 @@ def _plain_training(trainer: Trainer) -> bool:
         and not any((group.get("capturable"), group.get("differentiable")))
         and not (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
         and len(group["params"]) == len(trainer._trained)
+        and trainer.group.size == 1  # small perceptrons gain nothing from several processes
         and type(trainer.labeled) is TensorBatches
         and type(trainer.loss) in (CrossEntropy, SquaredError)
         and trainer.views is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from labelgrad.functional import mixed_seed
+from labelgrad.functional import flatten, mixed_seed
+from labelgrad.group import Group, here
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule, check_rate, describe, value_at
+from labelgrad.shared_norm import has_batch_norm
 from labelgrad.step import Step, Views, bare, may_draw
 from labelgrad.training.batches import Batches
 from labelgrad.training.checkpoint import State, pack_optimizer, unpack_optimizer
@@ -41,6 +44,10 @@ class Trainer:
     `autocast=torch.bfloat16` computes the model's passes in that precision. The model may be
     compiled by `torch.compile`.
 
+    Where `torchrun` started several processes, they train together: the batches are those of one
+    process, and each takes its part (`labelgrad.group`). With `group=ALONE` this one trains by
+    itself.
+
     >>> from labelgrad import MLP, Supervised, TensorBatches
     >>> data = TensorBatches(torch.randn(20, 4), torch.arange(20) % 2, batch_size=10)
     >>> trainer = Trainer(MLP(4, (8,), 2), Supervised(), data, learning_rate=1e-2)
@@ -66,6 +73,7 @@ class Trainer:
         accumulate: int = 1,
         autocast: torch.dtype | None = None,
         seed: int = 0,
+        group: Group | None = None,
     ):
         _check_settings(learning_rate, weight_average, clip_norm, accumulate, autocast)
         self.model, self.objective = model, objective
@@ -89,6 +97,8 @@ class Trainer:
         self._remember = alone and any(term.replays for term in leaves)
         self._keep_graph = any(term.shares_graph for term in leaves)
         self._check_compiled()
+        self.group = here() if group is None else group
+        self._averages = self.group.size > 1 and not all(term.averaged for term in leaves)
         self._draws = may_draw(model)
         self._term = objective.name if len(leaves) == 1 else ""
         rate = value_at(learning_rate, 0)
@@ -99,6 +109,8 @@ class Trainer:
         if not model.training:
             model.train()
         self._average = None if weight_average is None else _averaged(bare(model), weight_average)
+        if self.group.size > 1:
+            self._check_group()
 
     @property
     def evaluated(self) -> nn.Module:
@@ -114,7 +126,7 @@ class Trainer:
         """Move the model once, and say what happened: step, loss, and `term/name` of the terms."""
         parts = self._next().cut(self.accumulate)
         self.optimizer.zero_grad(set_to_none=True)
-        losses, records = [], []
+        records = []
         for part in parts:
             part.records, part.term = {}, self._term
             loss = self.objective(part)
@@ -122,9 +134,11 @@ class Trainer:
                 part.records[f"{self._term}/loss"] = loss.detach()
             (loss if len(parts) == 1 else loss / len(parts)).backward()
             part.release()
-            losses.append(loss.detach())
-            records.append(part.records)
-        self._check_finite_and_clip(records)
+            records.append({"loss": loss.detach(), **part.records})
+        if self._averages:
+            self._average_gradients()
+        said = self._means(records)
+        self._check_finite_and_clip(said)
         whole = parts[-1]
         whole.records, whole.term = {}, self._term
         self.objective.update(whole)
@@ -136,10 +150,22 @@ class Trainer:
         if self._average is not None:
             self._average.update_parameters(bare(self.model))
         self.index += 1
-        names = {name: None for record in records for name in record}
-        named = {name: _mean([each[name] for each in records if name in each]) for name in names}
-        numbers = {name: value.item() for name, value in (named | whole.records).items()}
-        return {"step": self.index, "loss": _mean(losses).item(), **numbers}
+        return {"step": self.index, **said, **self._means([whole.records])}
+
+    def _means(self, records: Sequence[dict[str, Tensor]]) -> dict[str, float]:
+        """What was recorded, as means over the parts that did so and over all processes."""
+        names = list({name: None for record in records for name in record})
+        means = [_mean([each[name] for each in records if name in each]) for name in names]
+        if self.group.size > 1 and means:
+            means = list(self.group.average(torch.stack([value.double() for value in means])))
+        return {name: value.item() for name, value in zip(names, means, strict=True)}
+
+    def _average_gradients(self) -> None:
+        """Each gradient becomes the mean over all processes, in one message."""
+        gradients = [p.grad for p in self._trained if p.grad is not None]
+        means = self.group.average(flatten(gradients)).split([g.numel() for g in gradients])
+        for gradient, mean in zip(gradients, means, strict=True):
+            gradient.copy_(mean.view_as(gradient))
 
     def _next(self) -> Step:
         device = self.device
@@ -159,6 +185,7 @@ class Trainer:
             keep_graph=self._keep_graph,
             autocast=self.autocast,
             draws=self._draws,
+            group=self.group,
         )
 
     @property
@@ -244,11 +271,31 @@ class Trainer:
                 f"before the model is compiled, or train it uncompiled."
             )
 
-    def _check_finite_and_clip(self, records: list[dict[str, Tensor]]) -> None:
-        for name, value in (item for record in records for item in record.items()):
-            if name.endswith("/loss") and not torch.isfinite(value):
+    def _check_group(self) -> None:
+        """Refuse what the processes cannot do together, and begin from the first one's weights."""
+        size = self.group.size
+        for name, batches in (("labeled", self.labeled), ("unlabeled", self.unlabeled)):
+            rows = size if batches is None else batches.batch_size // self.accumulate
+            if rows < size:
+                raise ValueError(
+                    f"{size} processes need at least {size} examples in a batch to share, and the "
+                    f"{name} ones have {rows}; start fewer processes, or take a larger `batch_size`"
+                    f"{'' if self.accumulate == 1 else ' or a smaller `accumulate`'}."
+                )
+        if bare(self.model) is not self.model and has_batch_norm(bare(self.model)):
+            raise ValueError(
+                "a compiled model with batch norm cannot be trained by several processes, which "
+                "would each see their own part of the batch; train it uncompiled."
+            )
+        self.group.agree(self.settings)
+        for value in (*bare(self.model).parameters(), *bare(self.model).buffers()):
+            value.data.copy_(self.group.from_first(value.data))
+
+    def _check_finite_and_clip(self, said: dict[str, float]) -> None:
+        for name, value in said.items():
+            if name.endswith("/loss") and not math.isfinite(value):
                 raise TrainingDivergedError(
-                    f"the loss turned {float(value)} at step {self.index} in the term "
+                    f"the loss turned {value} at step {self.index} in the term "
                     f"{name.removesuffix('/loss')!r}; try a smaller learning rate."
                 )
         gradients = [p.grad for p in self._trained if p.grad is not None]

@@ -79,10 +79,13 @@ def train_pictures(data: str, options: Options) -> list[Line]:
 def ready(data: str, options: Options) -> None:
     """Have the data's files in their folder, and see that they can be split as asked."""
     from labelgrad.datasets.picture_sets import load
+    from labelgrad.group import here
     from labelgrad.paper.picture_task import SIZES, Task, task_rows
 
     with downloading(Terminal()) as progress:
-        pictures = load(data, options.data, progress, rebuilt=options.rebuilt)
+        pictures = here().in_turn(
+            lambda: load(data, options.data, progress, rebuilt=options.rebuilt)
+        )
     for labels in options.labels:
         task = Task(data, "supervised", labels, 0, options.imbalance, options.foreign)
         task_rows(task, SIZES[options.scale], pictures)

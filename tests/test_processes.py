@@ -1,0 +1,362 @@
+"""Several processes train as one would: whatever the method, however many there are."""
+
+import os
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from labelgrad import LGA, MLP, EntMin, Evidence, Recipe, Supervised, TensorBatches, fit
+from labelgrad.augment.views import Noise
+from labelgrad.group import ALONE, GroupError
+from labelgrad.objectives.distillation import Distillation
+from labelgrad.training.checkpoint import Checkpoints
+from labelgrad.training.errors import TrainingDivergedError
+from labelgrad.training.recipe import side_by_side
+from labelgrad.training.stackable import stackable
+from tests.conftest import NETWORKS, WIDTH
+from tests.processes import together
+from tests.test_contract import EVERY_OBJECTIVE, ROWS, VIEWS
+
+METHODS = {
+    **EVERY_OBJECTIVE,
+    "distillation": lambda: Supervised() + Distillation(torch.eye(WIDTH).repeat(ROWS // WIDTH, 1)),
+}
+KILLS = 4
+APPROXIMATE = "lga by finite difference"  # a small difference over a small step: much rounding
+
+
+def trainer(make, group, network="mlp", size=(4, 6), **settings):
+    torch.manual_seed(0)
+    model = NETWORKS[network]().double()
+    labeled = TensorBatches(
+        torch.randn(9, 1, 4, 4).double(), torch.arange(9) % WIDTH, batch_size=size[0]
+    )
+    unlabeled = TensorBatches(torch.randn(ROWS, 1, 4, 4).double(), batch_size=size[1])
+    settings = {"learning_rate": 1e-2, "views": VIEWS, **settings}
+    recipe = Recipe(model, make(), labeled, unlabeled, **settings)
+    return recipe.trainer(group=group)
+
+
+def after(steps, make, group, *args, **settings):
+    one = trainer(make, group, *args, **settings)
+    records = [one.step() for _ in range(steps)]
+    return records, {name: value.clone() for name, value in one.state.tensors.items()}
+
+
+def assert_same(found, expected, tolerance=1e-7):
+    for one, two in zip(found[0], expected[0], strict=True):
+        assert one == pytest.approx(two, abs=tolerance)
+    for name, value in expected[1].items():
+        torch.testing.assert_close(
+            found[1][name], value, rtol=0, atol=tolerance, msg=lambda said, name=name: name + said
+        )
+
+
+@pytest.mark.parametrize(
+    ("size", "network", "names"),
+    [
+        (2, "conv", ["lga + vat", "freematch", "lga + fixmatch"]),
+        pytest.param(4, "mlp", list(METHODS), marks=pytest.mark.slow),
+        pytest.param(3, "conv", list(METHODS), marks=pytest.mark.slow),
+    ],
+)
+def test_several_processes_move_the_model_as_one_does(size, network, names):
+    """Views, directions and batch norm are those of the whole batch; parts differ by a row."""
+    chosen = {name: METHODS[name] for name in names}
+
+    def work(group):
+        return {name: after(3, make, group, network) for name, make in chosen.items()}
+
+    first, *others = together(size, work)
+    for name, make in chosen.items():
+        tolerance = 1e-3 if name == APPROXIMATE else 1e-7
+        assert_same(first[name], after(3, make, ALONE, network), tolerance)
+        for other in others:
+            assert_same(other[name], first[name], tolerance=0)
+
+
+def test_an_accumulated_batch_is_cut_as_in_one_process():
+    settings = {"accumulate": 2, "clip_norm": 0.1, "weight_average": 0.9}
+    make = METHODS["lga + fixmatch"]
+    found = together(2, lambda group: after(4, make, group, "conv", size=(4, 6), **settings))
+    expected = after(4, make, ALONE, "conv", size=(4, 6), **settings)
+    for each in found:
+        assert_same(each, expected)
+
+
+def test_dropout_masks_are_each_process_s_own():
+    """They are drawn inside of the model: the same in the mean, and not the same for all rows."""
+    found = together(2, lambda group: after(2, Supervised, group, "dropout"))
+    assert found[0][0] != after(2, Supervised, ALONE, "dropout")[0]
+    for name, value in found[0][1].items():
+        assert torch.equal(value, found[1][1][name]), name
+
+
+def messages(make, *, steps=3):
+    """The sizes of all that is summed up over processes in each step, in numbers."""
+
+    def work(group):
+        sent, plain = [], group._sum
+        group._sum = lambda values: sent.append(values.numel()) or plain(values)
+        one = trainer(make, group, views=None)
+        for _ in range(steps):
+            one.step()
+        return sent
+
+    return together(2, work)[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "gradients"),
+    [
+        (Supervised, 1),
+        (lambda: 0.1 * Supervised() + LGA(ROWS, WIDTH, dtype=torch.float64), 2),
+        (lambda: Supervised() + 0.1 * EntMin(), 2),
+    ],
+)
+def test_a_step_sends_as_many_gradients_as_it_must(make, gradients):
+    parameters = sum(p.numel() for p in NETWORKS["mlp"]().parameters())
+    assert messages(make).count(parameters) == 3 * gradients
+
+
+def job(folder, group, steps=24, every=4):
+    """A small training in single precision, with a validation set and checkpoints."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(90, 4, generator=generator), torch.arange(90) % WIDTH
+    x += y[:, None]
+    recipe = Recipe(
+        lambda: MLP(4, (8,), WIDTH),
+        lambda: 0.2 * Supervised() + LGA(60, WIDTH, rule=Evidence()),
+        TensorBatches(x, y, rows=torch.arange(30), batch_size=10),
+        TensorBatches(x, rows=torch.arange(30, 90), batch_size=12),
+        steps=steps,
+        views=Noise(),
+    )
+    return recipe.run(
+        group=group,
+        folder=folder,
+        examples={"validation": (x[:30], y[:30])},
+        truth=y[30:],
+        evaluate_every=every,
+        checkpoint_every=every,
+    )
+
+
+def ended(folder):
+    """All that a run left, but for times."""
+    state = Checkpoints(folder / "checkpoints").load()
+    kept = {k: v for k, v in state.info.items() if k not in ("seconds", "log", "settings")}
+    return kept["step"], state.tensors
+
+
+def until(step, folder, steps=24):
+    def work(group):
+        run = job(folder, group, steps)
+        for _ in side_by_side([run], step):
+            pass
+        return run.history, run.best.info["step"]
+
+    return work
+
+
+@pytest.mark.parametrize(("before", "later"), [(2, 1), (1, 2), (2, 4)])
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path, before, later):
+    together(before, until(12, tmp_path / "moved"))
+    found = together(later, until(24, tmp_path / "moved"))
+    expected = together(1, until(24, tmp_path / "alone"))[0]
+    for history, best in found:
+        assert best == expected[1]
+        assert [line["step"] for line in history] == [4, 8, 12, 16, 20, 24]
+        for one, two in zip(history, expected[0], strict=True):
+            timeless = {k: v for k, v in two.items() if k != "seconds"}
+            assert {k: one[k] for k in timeless} == pytest.approx(timeless, abs=1e-5)
+    (step, tensors), (_, alone) = ended(tmp_path / "moved"), ended(tmp_path / "alone")
+    assert step == 24
+    for name, value in alone.items():
+        torch.testing.assert_close(tensors[name], value, rtol=0, atol=1e-5, msg=name)
+
+
+@pytest.mark.slow
+def test_random_kills_of_random_processes_leave_no_trace(tmp_path):
+    """Some while one trains, some while two, four and one again do: as if nobody had been killed.
+
+    The files are those of the undisturbed run with these numbers of processes, bit for bit.
+    """
+    phases = [(1, 20), (2, 40), (4, 60), (1, 80)]
+    for size, step in phases:
+        began = time.monotonic()
+        together(size, until(step, tmp_path / "undisturbed", 80))
+        longest = time.monotonic() - began
+    chance, done = random.Random(0), 0
+    for number, (size, step) in enumerate(phases):
+        for _ in range(KILLS * (number + 1) // len(phases) - done):
+            victim = chance.randrange(size), chance.uniform(0, longest)
+            work = until(step, tmp_path / "killed", 80)
+            done += together(size, work, kill=victim, seconds=5.0).count("killed")
+        together(size, until(step, tmp_path / "killed", 80))
+    (step, tensors), (_, expected) = ended(tmp_path / "killed"), ended(tmp_path / "undisturbed")
+    assert step == 80
+    assert done > 0
+    for name, value in expected.items():
+        assert torch.equal(tensors[name], value), name
+
+
+def test_whoever_is_left_says_who_is_missing(tmp_path):
+    def work(group):
+        run = job(tmp_path, group)
+        for record in run:
+            if record["step"] == 6 and group.rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    left, killed, other = together(3, work)
+    assert killed == "killed"
+    for error in (left, other):
+        assert isinstance(error, GroupError)
+        assert "process 1 of 3 did not answer" in str(error)
+
+
+def test_who_hangs_is_named_when_time_is_up():
+    def work(group):
+        one = trainer(Supervised, group)
+        one.step()
+        if group.rank == 1:
+            time.sleep(6)
+            return None
+        return one.step()
+
+    error, _ = together(2, work, seconds=1.5)
+    assert (
+        "process 1 of 2 did not answer: it was ended, cannot be reached, or took more than 1.5 s"
+        in str(error)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seed": 1}, "seed is 0 in process 0 but 1 in process 1"),
+        ({"learning_rate": 0.5}, "learning_rate is 0.01 in process 0 but 0.5 in process 1"),
+        ({"size": (5, 6)}, "labeled is 9 examples of (1, 4, 4) in batches of 4"),
+    ],
+)
+def test_processes_that_would_train_otherwise_are_refused(change, said):
+    def work(group):
+        return trainer(Supervised, group, **(change if group.rank else {}))
+
+    for error in together(2, work):
+        assert isinstance(error, ValueError)
+        assert said in str(error)
+        assert "same command, settings and data" in str(error)
+
+
+def test_all_begin_from_the_weights_of_the_first():
+    def work(group):
+        torch.manual_seed(group.rank)
+        network = nn.Linear(4, WIDTH)
+        labeled = TensorBatches(torch.ones(6, 4), torch.arange(6) % WIDTH, batch_size=4)
+        Recipe(network, Supervised(), labeled).trainer(group=group)
+        return network.weight.detach()
+
+    first, second = together(2, work)
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        ((2, 6), "need at least 3 examples in a batch to share, and the labeled ones have 2"),
+        ((4, 2), "need at least 3 examples in a batch to share, and the unlabeled ones have 2"),
+    ],
+)
+def test_more_processes_than_rows_are_refused(size, said):
+    for error in together(3, lambda group: trainer(EntMin, group, size=size)):
+        assert isinstance(error, ValueError)
+        assert said in str(error)
+
+
+def test_a_label_table_in_a_file_is_refused(tmp_path):
+    def work(group):
+        place = tmp_path / str(group.rank)
+        return trainer(lambda: LGA(ROWS, WIDTH, folder=place, dtype=torch.float64), group)
+
+    for error in together(2, work):
+        assert "written by one process, and torchrun has started 2" in str(error)
+
+
+def test_what_diverges_does_so_in_all_processes():
+    def work(group):
+        one = trainer(lambda: Supervised() + EntMin(), group, learning_rate=1e30, views=None)
+        for _ in range(20):
+            one.step()
+
+    errors = together(2, work)
+    assert all(isinstance(error, TrainingDivergedError) for error in errors)
+    assert str(errors[0]) == str(errors[1])
+
+
+def test_an_error_of_the_first_is_everybody_s(tmp_path):
+    (tmp_path / "checkpoints").write_text("a file where a folder should be")
+
+    def work(group):
+        job(tmp_path, group).finish()
+
+    first, second = together(2, work)
+    assert type(first) is type(second)
+    assert str(first) == str(second)
+    assert not first.told_by_another
+    assert second.told_by_another
+
+
+def test_only_the_first_hears_records_and_small_perceptrons_share_their_batches():
+    def work(group):
+        told = []
+        run = job(None, group, steps=4)
+        run.on_record = told.append
+        run.finish()
+        return len(told), stackable(run.trainer)
+
+    assert together(2, work) == [(4, False), (0, False)]
+
+
+def rows_to_fit():
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    return x, np.where(np.arange(60) < 21, x.sum(1) > 0, -1)
+
+
+@pytest.mark.slow
+def test_fit_by_two_is_fit_by_one(tmp_path):
+    x, y = rows_to_fit()
+
+    def work(group):
+        found = fit(x, y, steps=4, witnesses="linear", out=tmp_path / str(group.size))
+        return found.labels, found.predict(x).values, found.verdict
+
+    (alone,), (first, second) = together(1, work), together(2, work)
+    for labels, said, verdict in (first, second):
+        assert verdict == alone[2]
+        torch.testing.assert_close(said, alone[1], rtol=0, atol=1e-4)
+        for mine, theirs in zip(labels, alone[0], strict=True):
+            assert mine.label == theirs.label
+            assert mine.label_probability == pytest.approx(theirs.label_probability, abs=1e-4)
+    files = [sorted(path.name for path in (tmp_path / run).iterdir()) for run in ("1", "2")]
+    assert files[0] == files[1]
+
+
+def test_fit_refuses_once_for_all(tmp_path):
+    x, y = rows_to_fit()
+    (tmp_path / "note.txt").write_text("something else")
+
+    def work(group):
+        fit(x, y, steps=2, out=tmp_path)
+
+    first, second = together(2, work)
+    assert "is not empty and holds no run" in str(first)
+    assert str(first) == str(second)
+    assert second.told_by_another
+    workers = together(2, lambda group: fit(x, y, steps=2, workers=2))
+    assert all("leave `workers` at 1" in str(error) for error in workers)
