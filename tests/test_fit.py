@@ -541,3 +541,26 @@ def test_the_time_of_trainings_side_by_side_is_that_of_the_longest_share():
         )
     ]
     assert trained.elapsed(3) == max(shares) < sum(shares) == trained.elapsed(1) == trained.seconds
+
+
+def test_steps_that_do_not_come_by_every_row_are_told_before_the_first(tmp_path):
+    data = table(tmp_path / "pets.csv", rows=175)  # 151 of them unlabeled
+    heard = []
+    result = labelgrad.fit(
+        data,
+        target="answer",
+        steps=3,
+        witnesses="",
+        on_note=heard.append,
+        on_progress=lambda *_: heard.append("a step"),
+    )
+    said = "3 steps of 50 come by 150 of the 151 unlabeled examples; for each to be seen once"
+    assert heard[0].startswith(said)
+    assert "--steps 4" in heard[0]
+    assert heard[0] in result.summary.notes
+    assert set(heard[1:]) == {"a step"}
+    trained = CrossValidation(read(data, target="answer"), Plan("lga", "mlp", steps=4))
+    batches = trained.unlabeled_batches()
+    for steps, seen in ((3, 150), (4, 151)):
+        places = torch.cat([batches.batch(step).rows for step in range(steps)])
+        assert len(places.unique()) == seen

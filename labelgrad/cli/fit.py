@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +44,17 @@ def run_fit(
             told.extend(dataset.notes)
             show_data(dataset)
 
+        def on_note(note: str) -> None:
+            told.append(note)
+            say(console, note)
+
         result = fit(
             data,
             out=out,
             device=device,
             workers=usual_workers(device),
             on_data=on_data,
-            on_note=partial(say, console),
+            on_note=on_note,
             on_progress=update,
             **options,
         )

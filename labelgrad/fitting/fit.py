@@ -50,6 +50,7 @@ from labelgrad.fitting.plan import (
     load_plan,
     make_plan,
     save_plan,
+    unseen_notes,
 )
 from labelgrad.fitting.pooling import NETWORK
 from labelgrad.fitting.provenance import check_drawn, origins
@@ -144,9 +145,9 @@ def fit(
     their weights, too, for `predict(..., pool=True)`; a run that does so does so when it goes on,
     and so do `opinions` and `shares`.
 
-    `on_data` is given what was read, before the training, and `on_note` before that what is about
-    to be computed or fetched, a sentence each; `on_progress` a name, steps done, steps
-    in all and the loss; `on_record` the record of every step, with its part and method.
+    `on_data` is given what was read, before the training, and `on_note` what is about to be
+    computed or fetched, or that the steps will not do, a sentence each; `on_progress` a name, steps
+    done, steps in all and the loss; `on_record` the record of every step, with its part and method.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -249,6 +250,10 @@ def fit(
                 },
                 {"model": own, "estimators": estimators},
             ).save(folder)
+        for note in unseen_notes(dataset, plan):
+            dataset = replace(dataset, notes=[*dataset.notes, note])
+            if on_note is not None:
+                on_note(note)
         place = None if folder is None else folder / CHECKPOINT
         trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
         name = str(data) if isinstance(data, str | Path) else dataset.kind

@@ -219,6 +219,27 @@ def steps_for(loss: Loss, labels: int, for_classes: int = TABLE.steps) -> int:
     return min(max(few, STEPS_A_LABEL * labels), many)
 
 
+def unseen_notes(dataset: Dataset, plan: Plan) -> list[str]:
+    """A sentence where the steps are too few to come by every unlabeled example once.
+
+    >>> x, y = torch.zeros(250, 3), torch.tensor([0, 1] * 15 + [-1] * 220)
+    >>> rows = Dataset("arrays", x, y, "classification", ("a", "b"), [str(i) for i in range(250)])
+    >>> unseen_notes(rows, Plan("lga", "mlp", steps=2))
+    ['2 steps of 50 come by 100 of the 220 unlabeled examples; for each to be seen once it takes \
+5 steps (--steps 5).']
+    >>> unseen_notes(rows, Plan("lga", "mlp", steps=5))
+    []
+    """
+    unlabeled = int((~dataset.labeled).sum())
+    needed = math.ceil(unlabeled / BATCH)
+    if plan.steps >= needed:
+        return []
+    return [
+        f"{plan.steps} steps of {BATCH} come by {plan.steps * BATCH} of the {unlabeled} unlabeled "
+        f"examples; for each to be seen once it takes {needed} steps (--steps {needed})."
+    ]
+
+
 def usable_method(dataset: Dataset, name: str) -> str:
     """The method of a name as the data allow it: without unlabeled examples it is supervised."""
     terms = parts(name)
