@@ -21,6 +21,7 @@ from labelgrad.cli.words import (
     listed,
     names_or_none,
     one_line,
+    rate_typed,
     share_typed,
     shares_typed,
     typed,
@@ -108,6 +109,10 @@ def fit(
         bool, typer.Option("--download", help="An encoder may be fetched.")
     ] = False,
     cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
+    fine_tune: Annotated[bool, typer.Option("--fine-tune", help="Train the encoder, too.")] = False,
+    encoder_rate: Annotated[
+        float | None, typer.Option(help="Its rate, of the head's; else 0.01.")
+    ] = None,
     spreadsheet_safe: Annotated[
         bool, typer.Option("--spreadsheet-safe", help="Labels for a spreadsheet, too.")
     ] = False,
@@ -136,6 +141,7 @@ def fit(
         encoder=listed(encoder or ""),
         download=download or asking(),
         cache=cache,
+        fine_tune=rate_typed(fine_tune, encoder_rate),
         method=method,
         model=model,
         steps=steps,
