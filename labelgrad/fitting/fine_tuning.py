@@ -53,8 +53,8 @@ def for_fine_tuning(dataset: Dataset, encoding: Encoding) -> tuple[Dataset, Fine
     notes = [f"The encoder {name} is trained, too: networks see {shown} in place of features."]
     if slope != Plan.slope:
         notes.append(
-            f"{name} has no derivative in forward mode (attention seldom has): where LGA needs it, "
-            f"it is a finite difference."
+            f"{name} has no derivative in forward mode, as attention has only where it is eager "
+            f"(attn_implementation): where LGA needs it, it is a finite difference."
         )
     return replace(found, notes=[*found.notes, *notes]), network, slope
 

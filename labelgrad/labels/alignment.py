@@ -165,9 +165,16 @@ def _replay(step: Step, duals: dict[str, Tensor]) -> Tensor:
             raise
         raise NoForwardModeError(
             "the model must support forward-mode differentiation for slope='forward-mode', but "
-            f"an operation in it does not ({str(error).splitlines()[0]}); use "
-            "slope='finite-difference'."
+            f"an operation in it does not ({str(error).splitlines()[0].rstrip('.')}); "
+            f"{_eager(str(error))}use slope='finite-difference'."
         ) from error
+
+
+def _eager(error: str) -> str:
+    """What attention can do about it: written out in plain operations it has a derivative."""
+    if "scaled_dot_product" not in error:
+        return ""
+    return "load the model with attn_implementation='eager' (transformers), or "
 
 
 def usable_slope(model: nn.Module, x: Tensor) -> str:
