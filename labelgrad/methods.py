@@ -31,6 +31,7 @@ class Problem:
     batch_size: int
     steps: int
     loss: Loss = field(default_factory=CrossEntropy)
+    slope: str = "forward-mode"  # of LGA's labels, as the network allows it
 
     def rise(self, top: float) -> SmoothRamp:
         """A weight that rises over the first two fifths of the run, as the protocol has it."""
@@ -61,7 +62,13 @@ class Method:
     strong_views: bool = False
     values: bool = False  # whether it can learn values, too
     supervised_weight: float = 1.0  # of the labeled loss beside it; 0 leaves it out
+    perturbs: bool = False  # whether it moves examples by itself
     search: Mapping[str, SearchRange] = field(default_factory=dict)
+
+    @property
+    def changes_inputs(self) -> bool:
+        """Whether it needs examples that can be changed a little, as numbers and pixels can."""
+        return self.views or self.perturbs
 
 
 _registered: dict[str, Method] = {}
@@ -76,6 +83,7 @@ def register(
     strong_views: bool = False,
     values: bool = False,
     supervised_weight: float = 1.0,
+    perturbs: bool = False,
     search: Mapping[str, SearchRange] | None = None,
 ) -> Callable[[Callable[..., Objective]], Callable[..., Objective]]:
     """Make a function that builds a term known under a name; `Method` says what is what."""
@@ -84,7 +92,7 @@ def register(
         if name in _registered and _registered[name].build.__module__ != build.__module__:
             raise ValueError(f"there is a method {name!r} already; choose another name.")
         compared = views or strong_views
-        own = (compared, strong_views, values, supervised_weight, search or {})
+        own = (compared, strong_views, values, supervised_weight, perturbs, search or {})
         _registered[name] = Method(name, paper, passes, build, *own)
         return build
 

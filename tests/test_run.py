@@ -7,7 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from labelgrad import LGA, MLP, Objective, Run, SquaredError, Supervised, TensorBatches, Trainer
+from labelgrad import (
+    LGA,
+    MLP,
+    DatasetBatches,
+    Objective,
+    Run,
+    SquaredError,
+    Supervised,
+    TensorBatches,
+    Trainer,
+)
 from labelgrad.schedules import Drop
 from labelgrad.training.errors import CheckpointError, TrainingDivergedError
 
@@ -263,3 +273,27 @@ def test_a_model_for_other_examples_is_one_sentence():
     data = TensorBatches(torch.zeros(4, 3), torch.arange(4) % 2, batch_size=2)
     with pytest.raises(ValueError, match=r"must take examples of the shape \(3,\).*first layers"):
         Trainer(nn.Linear(5, 2), Supervised(), data)
+
+
+class FromDictionary(nn.Linear):
+    def forward(self, batch):
+        return super().forward(batch["x"])
+
+
+def test_dictionaries_are_refused_where_the_training_is_built():
+    x, y = torch.zeros(4, 3), torch.arange(4) % 2
+    data = TensorBatches(x, y, batch_size=2)
+    with pytest.raises(ValueError, match="one tensor of examples, and FromDictionary does not"):
+        Trainer(FromDictionary(3, 2), Supervised(), data)
+    with pytest.raises(ValueError, match="`x` must be one tensor of examples, got a dictionary of"):
+        TensorBatches({"input_ids": x, "attention_mask": x}, y, batch_size=2)
+
+    class Items(torch.utils.data.Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, row):
+            return {"input_ids": x[row]}, int(y[row])
+
+    with pytest.raises(ValueError, match="an item of the data must be one tensor of examples"):
+        Trainer(nn.Linear(3, 2), Supervised(), DatasetBatches(Items(), y, batch_size=2))

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from labelgrad import CrossEntropy
 from labelgrad.functional import cosine, flatten
-from labelgrad.labels.alignment import finite_difference, forward_mode
+from labelgrad.labels.alignment import finite_difference, forward_mode, usable_slope
 from tests.conftest import WIDTH, make_step
 
 
@@ -109,6 +109,32 @@ def test_a_network_without_forward_mode_is_told_what_to_do():
     step = make_step()
     step.model.append(type("Odd", (nn.Module,), {"forward": lambda _, x: Stubborn.apply(x)})())
     direction = torch.ones_like(step.labeled_gradient)
-    with pytest.raises(ValueError, match="use slope='finite-difference'"):
+    with pytest.raises(ValueError, match="use slope='finite-difference'") as refused:
         forward_mode(step, direction)
+    assert "eager" not in str(refused.value)
     assert torch.isfinite(finite_difference(step, direction)).all()
+
+
+class Attention(nn.Module):
+    """Each example attends to all, as PyTorch computes it or in plain operations."""
+
+    eager = False
+
+    def forward(self, x):
+        seen = x[None, None]
+        if not self.eager:
+            return F.scaled_dot_product_attention(seen, seen, seen)[0, 0]
+        return ((seen @ seen.mT / x.shape[1] ** 0.5).softmax(-1) @ seen)[0, 0]
+
+
+def test_attention_without_a_derivative_is_told_of_eager_attention():
+    step = make_step()
+    step.model.append(Attention())
+    direction = torch.ones_like(step.labeled_gradient)
+    with pytest.raises(ValueError, match=r"attn_implementation='eager'.* or use slope='finite-d"):
+        forward_mode(step, direction)
+    assert usable_slope(step.model, step.unlabeled.x) == "finite-difference"
+    step.model[-1].eager = True
+    exact, near = forward_mode(step, direction), finite_difference(step, direction)
+    assert near.numpy() == pytest.approx(exact.numpy(), rel=0.05, abs=0.05)
+    assert usable_slope(step.model, step.unlabeled.x) == "forward-mode"

@@ -23,6 +23,7 @@ from labelgrad.cli.words import (
     listed,
     names_or_none,
     one_line,
+    rate_typed,
     share_typed,
     shares_typed,
     typed,
@@ -79,7 +80,7 @@ def fit(
     data: Annotated[Path, typer.Argument(help="Folder of pictures or texts, table, .npz file.")],
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA if not given.")] = None,
     labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
-    target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
+    target: Annotated[str | None, typer.Option(help="A table's column of labels.")] = None,
     task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
     dates: Annotated[str | None, typer.Option(help=DATES)] = None,
     method: Annotated[str | None, typer.Option(help="A sum such as lga+vat.")] = None,
@@ -88,17 +89,15 @@ def fit(
     time_budget: Annotated[float | None, typer.Option(help="Minutes, in place of steps.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same result.")] = None,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
-    size: Annotated[int | None, typer.Option(help="Side of the pictures, in pixels.")] = None,
-    mirror: Annotated[
-        bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
-    ] = False,
+    size: Annotated[int | None, typer.Option(help="Pictures' side, in pixels.")] = None,
+    mirror: Annotated[bool, typer.Option("--mirror", help="Mirrored means the same.")] = False,
     witnesses: Annotated[
         str | None, typer.Option(help="Such as linear,neighbours; or none.")
     ] = None,
     opinions: Annotated[
         Path | None, typer.Option(help="CSV of what others say of examples.")
     ] = None,
-    shares: Annotated[str | None, typer.Option(help="Of the classes: cat=0.2,dog=0.8.")] = None,
+    shares: Annotated[str | None, typer.Option(help="Such as cat=0.2,dog=0.8.")] = None,
     drawn: Annotated[str | None, typer.Option(help="Labels were: random or by-class.")] = None,
     keep_pool: Annotated[
         bool, typer.Option("--keep-pool", help="Keep the pool for predict --pool.")
@@ -110,6 +109,8 @@ def fit(
         bool, typer.Option("--download", help="An encoder may be fetched.")
     ] = False,
     cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
+    fine_tune: Annotated[bool, typer.Option("--fine-tune", help="Train the encoder, too.")] = False,
+    encoder_rate: Annotated[float | None, typer.Option(help="Its share of the rate; 0.01.")] = None,
     spreadsheet_safe: Annotated[
         bool, typer.Option("--spreadsheet-safe", help="Labels for a spreadsheet, too.")
     ] = False,
@@ -139,6 +140,7 @@ def fit(
         encoder=listed(encoder or ""),
         download=download or asking(),
         cache=cache,
+        fine_tune=rate_typed(fine_tune, encoder_rate),
         method=method,
         model=model,
         steps=steps,
@@ -358,14 +360,12 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="How often each is trained.")] = 3,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
     labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
-    target: Annotated[str | None, typer.Option(help="Column of the labels in a table.")] = None,
+    target: Annotated[str | None, typer.Option(help="A table's column of labels.")] = None,
     task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
     dates: Annotated[str | None, typer.Option(help=DATES)] = None,
     model: Annotated[str | None, typer.Option(help="Such as mlp, linear, wrn-10-1.")] = None,
-    size: Annotated[int | None, typer.Option(help="Side of the pictures, in pixels.")] = None,
-    mirror: Annotated[
-        bool, typer.Option("--mirror", help="Mirrored pictures mean the same.")
-    ] = False,
+    size: Annotated[int | None, typer.Option(help="Pictures' side, in pixels.")] = None,
+    mirror: Annotated[bool, typer.Option("--mirror", help="Mirrored means the same.")] = False,
     text: Annotated[list[str] | None, typer.Option(help="Column of texts; else found.")] = None,
     picture: Annotated[list[str] | None, typer.Option(help="Column of picture files.")] = None,
     encoder: Annotated[str | None, typer.Option(help="Name, folder or none, by commas.")] = None,

@@ -17,7 +17,7 @@ def run_export(
     """Write the file, and say how near its outputs are."""
     path = out or run / f"model{SUFFIXES.get(to, '')}"
     encoding = encoding_of(encoder) if with_encoder or encoder else None
-    apart = export(load_predictor(run), path, to, encoding=encoding)
+    apart = export(load_predictor(run, encoding=encoding), path, to, encoding=encoding)
     Terminal().print(
         f"{path}: outputs as the model's own, apart by at most {apart:.1g}.",
         markup=False,

@@ -25,11 +25,12 @@ def run_predict(
     spreadsheet_safe: bool = False,
 ) -> None:
     """Write the predictions, and say how many there are."""
-    console, result = Terminal(), load(run)
+    console = Terminal()
     with begun_when_needed(console) as (update, _):
         encoding = encoding_of(
             encoder, cache=cache, on_note=partial(say, console), on_progress=update
         )
+        result = load(run, encoding=encoding)
         found = result.predict(data, strict=strict, pool=pool, encoding=encoding)
     found.save(out, all_classes=all_classes, spreadsheet_safe=spreadsheet_safe)
     lines = [f"{len(found)} predictions: {out}"]

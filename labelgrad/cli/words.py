@@ -74,6 +74,24 @@ def listed(given: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in given.split(",") if part.strip())
 
 
+def rate_typed(fine_tune: bool, share: float | None) -> bool | float:
+    """Whether the encoder is to be trained, and its learning rate where it was said.
+
+    >>> rate_typed(True, None), rate_typed(True, 0.05)
+    (True, 0.05)
+    >>> rate_typed(False, 0.05)
+    Traceback (most recent call last):
+    ValueError: --encoder-rate is of an encoder that is trained; say --fine-tune, too.
+    """
+    if share is None:
+        return fine_tune
+    if not fine_tune:
+        raise ValueError("--encoder-rate is of an encoder that is trained; say --fine-tune, too.")
+    if not 0 < share <= 1:
+        raise ValueError(f"--encoder-rate must be above 0 and at most 1, got {share:g}.")
+    return share
+
+
 def counts(given: str) -> tuple[int, ...]:
     """Whole numbers with commas between.
 

@@ -54,12 +54,21 @@ class TextEncoder:
         tokens, module = self.settings["tokens"], self.module
         with torch.inference_mode(), _quiet():
             found = module.encode(
-                [text[: LETTERS * tokens if tokens else None] for text in batch],
+                [cut(text, tokens) for text in batch],
                 batch_size=len(batch),
                 show_progress_bar=False,
                 convert_to_tensor=True,
             )
         return features_of(found.cpu())
+
+
+def cut(text: str, tokens: int | None) -> str:
+    """So much of a text as can matter to an encoder that reads so many tokens.
+
+    >>> len(cut("a" * 99, 2)), cut("a", None)
+    (32, 'a')
+    """
+    return text[: LETTERS * tokens if tokens else None]
 
 
 def letters_read(settings: dict[str, Any]) -> int | None:

@@ -113,7 +113,7 @@ def _result(
     calibration = calibration_of(trained, student)
     predictor = predictor_of(trained, pooled, student, verdict, calibration)
     packed = pack_pool(pooled, predictor.config) if keep_pool else None
-    outputs = predictor(dataset.x)  # all at once, as `predict` would do it
+    outputs = predictor(trained.seen)  # all at once, as `predict` would do it
     said_by_each = pooled.said_of_rows(trained.unlabeled.numpy())
     imputed = _imputed(trained, pooled, said_by_each, outputs)
     judged = verdict.row(verdict.judged).error

@@ -22,8 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labelgrad.fitting.fine_tuning import groups
 from labelgrad.fitting.plan import (
     BATCH,
+    FINE_TUNED,
     OWN,
     Plan,
     learning_rate,
@@ -31,6 +33,7 @@ from labelgrad.fitting.plan import (
     network,
     objective,
     outputs_for,
+    seen_by_network,
     views,
 )
 from labelgrad.fitting.predictor import outputs_of
@@ -39,6 +42,7 @@ from labelgrad.functional import mixed_seed
 from labelgrad.group import Group
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import kind_named
+from labelgrad.inputs.raw import raw_scale
 from labelgrad.labels.table import LabelTable
 from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
@@ -50,6 +54,7 @@ from labelgrad.training.trainer import Trainer
 
 FOLDS, ENOUGH = 4, 400  # folds, and as many labels that one of them is enough
 ROUNDS, SHORTEST = 40, 25  # as many rounds, but none of fewer steps
+SHORTEST_FINE_TUNED = 5  # where a step takes seconds
 ALL = "all-labels"
 Record = dict[str, Any]  # of a step: its number, the loss, and what the terms report
 OnProgress = Callable[[str, int, int, float], None]  # a name, steps done and in all, the loss
@@ -102,15 +107,20 @@ class CrossValidation:
         share: tuple[int, int] = (0, 1),
         only: str | None = None,
     ):
-        if plan.network == OWN and model is None:
+        if plan.network in (OWN, FINE_TUNED) and model is None:
             raise ValueError("The run has a network of its own kind; give it again as `model`.")
         self.dataset, self.plan, self.folder = dataset, plan, folder
         self.model, self.device = model, device
         self.transform = kind_named(dataset.kind).transform(dataset.preprocessing, dataset.x)
+        self.seen = seen_by_network(dataset)
+        self.scale = self.transform  # of what networks see
+        if dataset.raw is not None:
+            self.scale = raw_scale(dataset.preprocessing)
         self.labeled = dataset.labeled.nonzero().squeeze(1)
         self.unlabeled = (~dataset.labeled).nonzero().squeeze(1)
         self.y, self.mean, self.spread = in_spreads(dataset)
-        self.round = max(-(-plan.steps // ROUNDS), min(SHORTEST, plan.steps))
+        shortest = SHORTEST if dataset.raw is None else SHORTEST_FINE_TUNED
+        self.round = max(-(-plan.steps // ROUNDS), min(shortest, plan.steps))
         self.methods = plan.methods if only is None else (only,)
         folds = held_out_folds(self.y[self.labeled], seed=plan.seed)
         held_out = {f"fold-{number}": self.labeled[fold] for number, fold in enumerate(folds, 1)}
@@ -195,7 +205,7 @@ class CrossValidation:
         rows = self.held_out_rows()
         outputs = {name: [torch.zeros(0, outputs_for(self.dataset))] for name in self.methods}
         for each in folds:
-            mine = Examples(self.dataset.x, rows=each.held_out, transform=self.transform)
+            mine = Examples(self.seen, rows=each.held_out, transform=self.scale)
             outputs[each.method].append(outputs_of(each.run.trainer.evaluated, mine))
         places = torch.cat(rows) if rows else torch.zeros(0, dtype=torch.int64)
         joined = {name: torch.cat(found) for name, found in outputs.items()}
@@ -248,16 +258,17 @@ class CrossValidation:
         recipe = Recipe(
             self._network(),
             make_objective,
-            self._batches(self.dataset.x, self.y, rows),
+            self._batches(self.seen, self.y, rows),
             unlabeled,
             steps=plan.steps,
             learning_rate=learning_rate(plan, self.dataset),
             loss=loss_for(self.dataset),
             views=views,
+            groups=groups(plan),
             seed=plan.seed,
             device=self.device,
         )
-        judged = Examples(self.dataset.x, self.y, held_out, self.transform)
+        judged = Examples(self.seen, self.y, held_out, self.scale)
         return recipe.run(
             folder=None if self.folder is None else self.folder / name,
             examples={"held_out": judged} if len(held_out) else {},
@@ -268,7 +279,7 @@ class CrossValidation:
     def unlabeled_batches(self, x: Tensor | None = None, size: int = BATCH) -> TensorBatches:
         """Batches of the unlabeled rows, or of other examples `x`, as they were read."""
         rows = self.unlabeled if x is None else torch.arange(len(x))
-        return self._batches(self.dataset.x if x is None else x, None, rows, size)
+        return self._batches(self.seen if x is None else x, None, rows, size)
 
     def _batches(
         self, x: Tensor, y: Tensor | None, rows: Tensor, size: int = BATCH
@@ -279,7 +290,7 @@ class CrossValidation:
             rows=rows,
             batch_size=min(size, len(rows)),
             seed=self.plan.seed,
-            transform=self.transform,
+            transform=self.scale,
         )
 
     def _network(self) -> Callable[[], nn.Module]:
@@ -381,12 +392,14 @@ def as_arrays(dataset: Dataset) -> Dataset:
     """
     x: Any = dataset.x.numpy()
     y: Any = dataset.y.numpy()
-    return replace(dataset, x=x, y=y, originals=None)
+    raw: Any = None if dataset.raw is None else dataset.raw.numpy()
+    return replace(dataset, x=x, y=y, raw=raw, originals=None)
 
 
 def as_tensors(dataset: Dataset) -> Dataset:
     """The dataset that another process handed over."""
-    return replace(dataset, x=torch.as_tensor(dataset.x), y=torch.as_tensor(dataset.y))
+    raw = None if dataset.raw is None else torch.as_tensor(dataset.raw)
+    return replace(dataset, x=torch.as_tensor(dataset.x), y=torch.as_tensor(dataset.y), raw=raw)
 
 
 class Callbacks:

@@ -12,7 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from labelgrad.encoders.base import PICTURES, Record
 from labelgrad.files import write_whole
+from labelgrad.fitting.plan import FINE_TUNED
 from labelgrad.fitting.predictor import Predictor
 from labelgrad.inputs.base import Encoding
 from labelgrad.inputs.encoded import Block, encoder_again
@@ -32,7 +34,7 @@ class Complete(nn.Module):
         self.model, self.config = predictor.model, predictor.config
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.config.meaning(self.model(self.config.transform(x)))
+        return self.config.meaning(self.model(self.config.scale(x)))
 
 
 class FromPictures(nn.Module):
@@ -64,7 +66,9 @@ def export(
         raise ValueError(f"A model is exported to one of {', '.join(SUFFIXES)}, got {to!r}.")
     complete: nn.Module = Complete(predictor).eval()
     x, near = _examples(predictor), NEAR
-    if encoding is None:
+    if predictor.config.network == FINE_TUNED:
+        wanted, near = predictor(x), NEAR_ENCODED  # the encoder is part of the model
+    elif encoding is None:
         wanted = predictor(x)
     else:
         x, complete, wanted = _with_encoder(predictor, encoding)
@@ -93,15 +97,27 @@ def _with_encoder(predictor: Predictor, encoding: Encoding) -> tuple[Tensor, Fro
         )
     block = Block.of(blocks[0])
     encoder = encoder_again(block.record, encoding)
-    size, random = int(encoder.settings["size"]), torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (3, 3, size, size), generator=random, dtype=torch.uint8)
+    pixels = _pixels(block.record)
     wanted = predictor(block.rows(encoder.encode(list(pixels.numpy())).numpy()))
     return pixels.float(), FromPictures(encoder.module, block, Complete(predictor)).eval(), wanted
+
+
+def _pixels(record: Record) -> Tensor:
+    """Random pictures as an encoder takes them; of texts there is no such thing."""
+    if record["kind"] != PICTURES:
+        raise ValueError(
+            "A model whose encoder of texts was trained cannot be exported: a tokenizer is no "
+            "network; predict with it, or fit without --fine-tune."
+        )
+    size, random = int(record["settings"]["size"]), torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (3, 3, size, size), generator=random, dtype=torch.uint8)
 
 
 def _examples(predictor: Predictor) -> Tensor:
     """What the network sees from -1 to 1: far outside, one class takes all and hides the others."""
     config = predictor.config
+    if config.network == FINE_TUNED:
+        return _pixels(config.preprocessing["blocks"][0]["encoder"]).float()
     seen = 2 * torch.rand((3, *config.shape), generator=torch.Generator().manual_seed(0)) - 1
     return (seen - config.shift) / config.factor
 

@@ -38,17 +38,19 @@ from labelgrad.fitting.cross_validation import (
     train_shares,
     used_workers,
 )
+from labelgrad.fitting.fine_tuning import asked_encoder_rate, for_fine_tuning
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
 from labelgrad.fitting.plan import (
     FILE,
     HEAD,
     MOST_STEPS,
-    OWN,
     Plan,
     begun_with,
+    has_columns,
     kept_encoders,
     load_plan,
     make_plan,
+    network_name,
     save_plan,
     unseen_notes,
 )
@@ -91,6 +93,7 @@ def fit(
     encoder: Given | Sequence[Given] | None = None,
     download: Allow = False,
     cache: str | Path | None = None,
+    fine_tune: bool | float = False,
     method: str | None = None,
     model: str | nn.Module | None = None,
     steps: int | None = None,
@@ -123,6 +126,10 @@ def fit(
     the usual one that is installed. Weights are fetched only where `download` is true, or is a
     function that says so. Features are kept in the folder `cache`, for all runs. `text` and
     `picture` name columns of a table that hold texts, or paths of pictures.
+
+    With `fine_tune` the encoder is trained, too: the networks are all of it with a linear head, and
+    see pictures or tokens in place of features, which all others still see. A number is the
+    encoder's learning rate as a part of the head's; true is 0.01.
 
     `method` is a sum such as "lga+vat", `model` a name such as "wrn-10-1" or a network of your
     own, `time_budget` is in minutes and finds the `steps`. `mirror` says that pictures mean the
@@ -177,6 +184,7 @@ def fit(
             f"`workers` are processes of one's own, and torchrun has started {group.size} that "
             f"train together; leave `workers` at 1, got {workers}."
         )
+    share = asked_encoder_rate(fine_tune, model, folder)
     if on_record is not None and workers > 1:
         raise ValueError(f"`on_record` needs the training in this process, got {workers} workers.")
     if not encoder and folder is not None and (folder / FILE).exists():
@@ -187,6 +195,7 @@ def fit(
         shares = begun.options.get("shares") if shares is None else shares
         if dates is None and isinstance(data, str | Path):
             dates = begun.options.get("dates")
+    encoding = encoding_of(encoder, download, cache, device, on_note, on_progress)
     if not isinstance(data, Dataset):
         given = group.in_turn(
             lambda: read(
@@ -200,29 +209,35 @@ def fit(
                 dates=dates,
                 text=text,
                 picture=picture,
-                encoding=encoding_of(encoder, download, cache, device, on_note, on_progress),
+                encoding=encoding,
             )
         )
     elif any(o is not None for o in (y, labels, target, task, size, dates, text, picture)):
         raise ValueError("A `Dataset` has its labels in it; give it without `y` and what is read.")
     else:
         given = data
+    tuned, slope = None, Plan.slope
+    if share:
+        given, tuned, slope = for_fine_tuning(given, encoding)
     dataset = given
     if folder is not None and has_corrections(folder):
         dataset = corrected(given, folder)
     if on_data is not None:
         on_data(dataset)
     mine = None if group.rank else folder  # of several processes the first has the folder
-    with in_use(mine), one_thread(workers > 1 or dataset.x.ndim == 2):
+    with in_use(mine), one_thread(workers > 1 or has_columns(dataset)):
         check_folder(mine, resume=resume)  # another process may have begun there meanwhile
         asked: dict[str, Any] = {"method": method, "steps": steps, "seed": seed, "mirror": mirror}
         if witnesses is not None:
             asked["witnesses"] = ",".join([witnesses] if isinstance(witnesses, str) else witnesses)
+        if fine_tune:
+            asked["encoder_rate"] = share
+        named = model if tuned is None else tuned
         planned = group.first(lambda: folder is not None and (folder / FILE).exists())
         if folder is not None and planned:
 
             def kept() -> Plan:
-                found = load_plan(folder, given, network=model if own is None else OWN, **asked)
+                found = load_plan(folder, given, network=network_name(named), **asked)
                 found = restart_if_corrected(folder, found, given)
                 if drawn not in (None, found.drawn):  # no training depends on it
                     found = replace(found, drawn=drawn or found.drawn)
@@ -231,9 +246,11 @@ def fit(
 
             plan = group.first(kept)
         else:
-            plan = replace(make_plan(given, model=model, **asked), drawn=drawn or Plan.drawn)
+            plan = make_plan(given, model=named, slope=slope, **asked)
+            plan = replace(plan, drawn=drawn or Plan.drawn)
             if time_budget is not None and steps is None:
-                found = affordable_steps(given, plan, own, device, time_budget, workers=workers)
+                built = own if tuned is None else tuned
+                found = affordable_steps(given, plan, built, device, time_budget, workers=workers)
                 plan = replace(plan, steps=found)
         heard = all_witnesses(dataset, plan, estimators, opinions)
         wanted = checked_shares(dataset, shares)
@@ -255,7 +272,8 @@ def fit(
             if on_note is not None:
                 on_note(note)
         place = None if folder is None else folder / CHECKPOINT
-        trained = train(dataset, plan, own, place, device, workers, on_progress, on_record)
+        built = own if tuned is None else tuned
+        trained = train(dataset, plan, built, place, device, workers, on_progress, on_record)
         name = str(data) if isinstance(data, str | Path) else dataset.kind
         with stopping(warn=CONCLUDING, pressed=trained.step < plan.steps):
             return finalize(

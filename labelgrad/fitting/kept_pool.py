@@ -97,9 +97,9 @@ class KeptPool:
     pool: Pool
     transform: Scale
 
-    def of_new(self, x: Tensor) -> Array:
+    def of_new(self, x: Tensor, raw: Tensor | None = None) -> Array:
         """What the pool says of examples as they were read, as `Pooled.of_new` does."""
-        return self.pool.combined(said_by_each(self.opinions, x, self.transform))
+        return self.pool.combined(said_by_each(self.opinions, x, self.transform, raw))
 
 
 def check_can_keep(folder: Path | None) -> None:
@@ -154,7 +154,7 @@ def load_pool(folder: Path, predictor: Predictor) -> KeptPool:
     if any(entry.file is not None and entry.file.endswith(".skops") for entry in entries):
         _check_skops(f"The pool in {place}")
     known, shares = np.array(index["known"], dtype=float), np.array(index["shares"], dtype=float)
-    asked = Asked(len(config.classes), known, config.transform, predictor.model)
+    asked = Asked(len(config.classes), known, config.scale, predictor.model)
     opinions: dict[str, Opinion] = {NOBODY: Silence(known)}
     for entry in entries:
         opinions[entry.name] = _read_witness(place, entry, asked, index["scikit-learn"])

@@ -8,19 +8,23 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from labelgrad.encoders.bag_of_words import NAME as BAG_OF_WORDS
 from labelgrad.encoders.base import NONE
+from labelgrad.encoders.fine_tuned import FineTuned
 from labelgrad.files import digest_of, read_json, read_sealed, sealed_json, write_whole
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.inputs.base import Dataset, Defaults
 from labelgrad.inputs.kinds import kind_named
+from labelgrad.inputs.raw import raw_views
 from labelgrad.inputs.table import DEFAULTS as TABLE
+from labelgrad.labels.alignment import SLOPES
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.methods import Problem, every_method, parts
 from labelgrad.methods import method as method_named
@@ -43,6 +47,8 @@ BATCH = 50  # labeled, and again as many unlabeled
 MOST_STEPS = 10**9  # weeks of the fastest ones
 FILE, VERSION = "plan.json", 4
 OWN = "own"  # the name of a network that a person brings
+FINE_TUNED = "fine-tuned"  # of an encoder that is trained, with a linear head
+FINE_TUNED_STEPS = 200
 NETWORKS = "mlp, mlp-WIDTH-WIDTH…, linear, or wrn-DEPTH-WIDTH such as wrn-10-1 and wrn-16-2"
 HIDDEN = (128, 128)  # of "mlp"
 MOST_LAYERS = 1000
@@ -66,12 +72,17 @@ class Plan:
     mirror: bool = False
     witnesses: str = ""  # beside the networks, by their names
     drawn: str = "unknown"  # how the labels were: "random", "by-class" or "unknown"
+    encoder_rate: float = 0.0  # the learning rate of a fine-tuned encoder, as a part of the head's
+    slope: str = "forward-mode"  # of LGA's labels, as the network allows it
 
     def __post_init__(self) -> None:
         parts(self.method)
         check_count("steps", self.steps, most=MOST_STEPS)
         check_count("seed", self.seed, least=0, most=2**63 - 1)  # what PyTorch takes
         check_rate("learning_rate", self.learning_rate)
+        check_encoder_rate(self.encoder_rate)
+        if self.slope not in SLOPES:
+            raise ValueError(f"`slope` must be one of {', '.join(SLOPES)}, got {self.slope!r}.")
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -82,7 +93,7 @@ class Plan:
         >>> Plan("lga-linear", "linear", 100, witnesses="neighbours,lga-linear").methods
         ('supervised',)
         """
-        heard = self.method in self.witnesses.split(",")
+        heard = self.method in self.witnesses.split(",") and self.network != FINE_TUNED
         return (BASELINE,) if self.method == BASELINE or heard else (BASELINE, self.method)
 
 
@@ -95,11 +106,13 @@ def make_plan(
     seed: int | None = None,
     mirror: bool | None = None,
     witnesses: str | None = None,
+    encoder_rate: float | None = None,
+    slope: str = Plan.slope,
 ) -> Plan:
     """What was asked for, and what is usual for such data in place of what was not."""
     usual = usual_for(dataset, model)
-    name = OWN if isinstance(model, nn.Module) else model or usual.network
-    if name != OWN:
+    name = network_name(model) or usual.network
+    if name not in (OWN, FINE_TUNED):
         check_network(name, dataset)
     return Plan(
         usable_method(dataset, method or (METHOD_OF_FEATURES if is_head(dataset) else METHOD)),
@@ -113,17 +126,38 @@ def make_plan(
         ",".join(usual_witnesses(dataset.task, features=dataset.frozen_features))
         if witnesses is None
         else witness_names(witnesses),
+        encoder_rate=encoder_rate or 0.0,
+        slope=slope,
     )
+
+
+def network_name(model: str | nn.Module | None) -> str | None:
+    """What a plan calls the network that is given, if one is."""
+    if isinstance(model, FineTuned):
+        return FINE_TUNED
+    return OWN if isinstance(model, nn.Module) else model
+
+
+def check_encoder_rate(share: float) -> None:
+    """Refuse a learning rate of the encoder that is no part of the head's."""
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= share <= 1:
+        raise ValueError(
+            f"The learning rate of a fine-tuned encoder must be from 0 to 1 times the head's, got "
+            f"{share!r}."
+        )
 
 
 def is_head(dataset: Dataset) -> bool:
     """Whether what is trained is the head of a network that stays as it is, and tells classes."""
-    return dataset.frozen_features and dataset.task == "classification"
+    is_frozen = dataset.frozen_features and dataset.raw is None
+    return is_frozen and dataset.task == "classification"
 
 
 def usual_for(dataset: Dataset, model: str | nn.Module | None = None) -> Defaults:
     """What is trained where nothing else is asked for than a model, if at all."""
-    usual = kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:]))
+    usual = kind_named(dataset.kind).defaults(tuple(seen_by_network(dataset).shape[1:]))
+    if dataset.raw is not None:
+        return usual._replace(network=FINE_TUNED, steps=FINE_TUNED_STEPS, learning_rate=HEAD_RATE)
     if not is_head(dataset) or model not in (None, HEAD):
         return usual
     return usual._replace(network=HEAD, steps=HEAD_STEPS, learning_rate=HEAD_RATE)
@@ -184,10 +218,15 @@ def check_network(name: str, dataset: Dataset) -> None:
     with torch.device("meta"):  # shapes alone
         built = network(name, tuple(dataset.x.shape[1:]), outputs_for(dataset))
     needed = sum(each.nbytes for each in built.state_dict().values())
+    check_fits(f"`model` {name}", "weights", needed)
+
+
+def check_fits(what: str, of: str, needed: int) -> None:
+    """Refuse what is larger than the memory of this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if os.name == "posix" else 0
     if needed > memory > 0:
         raise ValueError(
-            f"`model` {name} has {needed / 2**30:.0f} GB of weights, and this machine "
+            f"{what} has {needed / 2**30:.0f} GB of {of}, and this machine "
             f"{memory / 2**30:.0f} GB of memory; choose a smaller one."
         )
 
@@ -249,6 +288,14 @@ def usable_method(dataset: Dataset, name: str) -> str:
             f"Regression can be learned by supervised, {' and '.join(for_values)}, and {name} "
             f"needs classes; choose one of those, or --task classification."
         )
+    if dataset.raw is not None and dataset.raw.ndim == 2:
+        changing = [term for term in terms if every_method()[term].changes_inputs]
+        if changing:
+            raise ValueError(
+                f"Texts that an encoder is fine-tuned on are not changed at random, and "
+                f"{' and '.join(changing)} needs changed examples; choose supervised, lga, entmin "
+                f"or pseudo-label, or leave --fine-tune out."
+            )
     unlabeled = int((~dataset.labeled).sum())
     return "+".join(terms) if terms and unlabeled >= 2 else BASELINE
 
@@ -267,13 +314,16 @@ def objective(method: str, plan: Plan, dataset: Dataset) -> Objective:
     """The objective of a method, for classes or for values."""
     rows = int((~dataset.labeled).sum())
     size = rows, outputs_for(dataset), min(BATCH, rows), plan.steps
-    radius = kind_named(dataset.kind).defaults(tuple(dataset.x.shape[1:])).vat_radius
-    return method_named(method, Problem(*size, loss_for(dataset)), {"vat": {"eps": radius}})
+    radius = kind_named(dataset.kind).defaults(tuple(seen_by_network(dataset).shape[1:])).vat_radius
+    problem = Problem(*size, loss_for(dataset), slope=plan.slope)
+    return method_named(method, problem, {"vat": {"eps": radius}})
 
 
 def views(method: str, plan: Plan, dataset: Dataset) -> Views | None:
     """How examples are changed at random: pictures always, rows where a method compares views."""
     kind, shape = kind_named(dataset.kind), tuple(dataset.x.shape[1:])
+    if dataset.raw is not None:
+        return raw_views(dataset, mirror=plan.mirror)
     if has_columns(dataset) and not any(every_method()[term].views for term in parts(method)):
         return None
     return kind.views(shape, kind.transform(dataset.preprocessing, dataset.x), plan.mirror)
@@ -287,7 +337,12 @@ def learning_rate(plan: Plan, dataset: Dataset) -> float | Schedule:
 
 def has_columns(dataset: Dataset) -> bool:
     """Whether its examples are rows of a table, trained on as `LGAClassifier` does."""
-    return dataset.x.ndim == 2
+    return dataset.x.ndim == 2 and dataset.raw is None
+
+
+def seen_by_network(dataset: Dataset) -> Tensor:
+    """The examples as networks are shown them: what was read, or what an encoder takes."""
+    return dataset.x if dataset.raw is None else dataset.raw
 
 
 def save_plan(
@@ -335,7 +390,7 @@ def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
             f"labeled and {had['unlabeled']} unlabeled examples, got {has['labeled']} labeled and "
             f"{has['unlabeled']} unlabeled examples; begin in another folder."
         )
-    if plan.network != OWN:
+    if plan.network not in (OWN, FINE_TUNED):
         check_network(plan.network, dataset)
     if had["fingerprint"] != fingerprint(dataset):
         raise ValueError(
@@ -348,6 +403,11 @@ def load_plan(folder: Path, dataset: Dataset, **asked: Any) -> Plan:
 def kept_encoders(folder: Path) -> list[str]:
     """The names of the encoders that a run was begun with, for it to go on with them."""
     return [name for name in _kept(folder).encoders if name != BAG_OF_WORDS] or [NONE]
+
+
+def kept_encoder_rate(folder: Path) -> float:
+    """The learning rate of the encoder that a run was begun with; 0 where it is not trained."""
+    return _kept(folder).plan.encoder_rate
 
 
 def begun_with(folder: Path) -> str | None:

@@ -76,13 +76,13 @@ class Pooled:
         """What each witness says of rows of the data, by its name."""
         return {t.name: t.opinion.of_rows(rows) for t in self.heard}
 
-    def of_new(self, x: Tensor) -> Array:
-        """What the pool says of other examples, as they were read."""
-        return self.pool.combined(self.said_of_new(x))
+    def of_new(self, x: Tensor, raw: Tensor | None = None) -> Array:
+        """What the pool says of other examples, as they were read; `raw` is as in a `Dataset`."""
+        return self.pool.combined(self.said_of_new(x, raw))
 
-    def said_of_new(self, x: Tensor) -> dict[str, Array]:
+    def said_of_new(self, x: Tensor, raw: Tensor | None = None) -> dict[str, Array]:
         """What each witness says of other examples, as they were read, by its name."""
-        return said_by_each({t.name: t.opinion for t in self.heard}, x, self.transform)
+        return said_by_each({t.name: t.opinion for t in self.heard}, x, self.transform, raw)
 
     def of_fold(self, fold: int, rows: Array) -> Array:
         """What the pool says of rows without having heard the labels of a fold."""
@@ -129,11 +129,17 @@ class Pooled:
         return ratio
 
 
-def said_by_each(opinions: Mapping[str, Opinion], x: Tensor, transform: Scale) -> dict[str, Array]:
-    """What witnesses say of new examples, as they were read, by their names."""
+def said_by_each(
+    opinions: Mapping[str, Opinion], x: Tensor, transform: Scale, raw: Tensor | None = None
+) -> dict[str, Array]:
+    """What witnesses say of new examples, as they were read, by their names.
+
+    Networks are shown `raw` in its place, where their encoder was trained, too.
+    """
+    shown = x if raw is None else raw
     networks = {n for n, opinion in opinions.items() if isinstance(opinion, NetworkOpinion)}
     seen = features(x, transform) if len(networks) < len(opinions) else None
-    return {n: opinion.of_new(x if n in networks else seen) for n, opinion in opinions.items()}
+    return {n: opinion.of_new(shown if n in networks else seen) for n, opinion in opinions.items()}
 
 
 def hear_witnesses(
@@ -169,9 +175,7 @@ def heard_network(trained: CrossValidation, method: str) -> Heard:
     is_value = trained.dataset.task == "regression"
 
     def opinion(network: nn.Module, spread: float = 1.0) -> NetworkOpinion:
-        return NetworkOpinion(
-            network, trained.dataset.x, trained.transform, is_value, spread=spread
-        )
+        return NetworkOpinion(network, trained.seen, trained.scale, is_value, spread=spread)
 
     mine = {t.part: t.run.trainer.evaluated for t in trained.trainings if t.method == method}
     folds: list[Opinion] = [opinion(net) for part, net in mine.items() if part != ALL]

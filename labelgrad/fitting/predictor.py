@@ -14,13 +14,16 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 import labelgrad
+from labelgrad.encoders.fine_tuned import FineTuned, trainable
 from labelgrad.files import csv_bytes, json_bytes, read_json, unshared, write_whole
-from labelgrad.fitting.plan import OWN, check_layers, network
+from labelgrad.fitting.plan import FINE_TUNED, OWN, check_layers, network
 from labelgrad.fitting.run_files import CONFIG, MODEL
 from labelgrad.fitting.run_folder import AGAIN, DIGESTS, Digests, read_digests
-from labelgrad.inputs.base import Scale, join_few
+from labelgrad.inputs.base import Encoding, Prepared, Scale, join_few
+from labelgrad.inputs.encoded import Block, encoder_again
 from labelgrad.inputs.kept import check_preprocessing
 from labelgrad.inputs.kinds import kind_named
+from labelgrad.inputs.raw import raw_examples, raw_scale
 from labelgrad.inputs.targets import TASKS
 from labelgrad.plain_values import built
 from labelgrad.training.batches import Examples
@@ -70,11 +73,19 @@ class Config:
         if len(self.shape) not in (1, 3) or min(self.shape) < 1:
             raise ValueError(f"`shape` must be (columns,) or that of pictures, got {self.shape}")
         check_preprocessing(self.preprocessing, self.kind, self.shape)
+        if self.network == FINE_TUNED and len(self.preprocessing.get("blocks", [])) != 1:
+            raise ValueError("`preprocessing` of a fine-tuned network must have one encoder")
 
     @property
     def key(self) -> str:
         """What an example is called by."""
         return kind_named(self.kind).key
+
+    @property
+    def scale(self) -> Scale:
+        """The same of what the network sees, where its encoder was trained, too."""
+        is_raw = self.network == FINE_TUNED
+        return raw_scale(self.preprocessing) if is_raw else self.transform
 
     @property
     def transform(self) -> Scale:
@@ -165,8 +176,11 @@ class Predictor:
     config: Config
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Calibrated probabilities, or values, of examples as they were read."""
-        outputs = outputs_of(self.model, Examples(x, transform=self.config.transform))
+        """Calibrated probabilities, or values, of examples as they were read.
+
+        A network whose encoder was trained, too, is given what `raw_of` makes of them.
+        """
+        outputs = outputs_of(self.model, Examples(x, transform=self.config.scale))
         said = self.config.meaning(outputs.double())
         strange = ~said.reshape(len(said), -1).isfinite().all(1)
         if strange.any():
@@ -175,6 +189,13 @@ class Predictor:
                 f"the first at place {int(strange.nonzero()[0])}; fit again, or look at them."
             )
         return said
+
+    def raw_of(self, prepared: Prepared) -> Tensor | None:
+        """What the network sees in place of features, if its encoder was trained, too."""
+        if not isinstance(self.model, FineTuned):
+            return None
+        record = self.config.preprocessing["blocks"][0]["encoder"]
+        return raw_examples(self.model, record, prepared.originals or ())
 
     def predictions(
         self, x: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
@@ -195,8 +216,13 @@ def outputs_of(model: nn.Module, examples: Examples) -> Tensor:
     return predict(model, examples, batch_size=max(1, min(MOST, many)))
 
 
-def load_predictor(folder: Path, model: nn.Module | None = None) -> Predictor:
-    """The model of a run folder; a network of one's own is given, and gets its weights."""
+def load_predictor(
+    folder: Path, model: nn.Module | None = None, *, encoding: Encoding | None = None
+) -> Predictor:
+    """The model of a run folder; a network of one's own is given, and gets its weights.
+
+    `encoding` says where a fine-tuned encoder is, of which the folder has weights and name.
+    """
     digests = finished_run(folder)
     config = _read_config(digests)
     weights = digests.read(MODEL)
@@ -205,6 +231,8 @@ def load_predictor(folder: Path, model: nn.Module | None = None) -> Predictor:
             f"The run in {folder} has a network of your own; load it in Python with "
             f"labelgrad.load({str(folder)!r}, model=...)."
         )
+    if config.network == FINE_TUNED:
+        model = fine_tuned_network(config, encoding or Encoding())
     try:
         tensors = load_tensors(weights)
         whole = named_network(config, tensors) if model is None else model
@@ -214,6 +242,13 @@ def load_predictor(folder: Path, model: nn.Module | None = None) -> Predictor:
         raise ValueError(f"{folder / MODEL} does not fit its network ({reason}).") from None
     whole.eval()
     return Predictor(whole, config)
+
+
+def fine_tuned_network(config: Config, encoding: Encoding) -> FineTuned:
+    """The network of an encoder with a head; its weights are those before the training."""
+    block = Block.of(config.preprocessing["blocks"][0])
+    encoder = encoder_again(block.record, encoding)
+    return FineTuned(trainable(encoder), block.mean, block.scale, len(config.classes) or 1)
 
 
 def named_network(config: Config, weights: Mapping[str, Tensor]) -> nn.Module:

@@ -136,15 +136,19 @@ class Result:
         it was fitted with `keep_pool`.
         """
         config = self.predictor.config
-        x, names, skipped = prepare(config.preprocessing, data, strict=strict, encoding=encoding)
-        said = self._said_by_pool(x) if pool else self.predictor(x)
-        return config.predictions(said, names, skipped)
+        new = prepare(config.preprocessing, data, strict=strict, encoding=encoding)
+        raw = self.predictor.raw_of(new)
+        if pool:
+            said = self._said_by_pool(new.x, raw)
+        else:
+            said = self.predictor(new.x if raw is None else raw)
+        return config.predictions(said, new.names, new.skipped)
 
-    def _said_by_pool(self, x: Tensor) -> Tensor:
+    def _said_by_pool(self, x: Tensor, raw: Tensor | None) -> Tensor:
         """The pool's probabilities, or its values in their own units."""
         config = self.predictor.config
         try:
-            said = torch.from_numpy(self._pool.of_new(x))
+            said = torch.from_numpy(self._pool.of_new(x, raw))
         except (RuntimeError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
             reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
             raise ValueError(f"The pool cannot be asked about these data ({reason}).") from None
@@ -209,14 +213,17 @@ class Result:
         return f"<p>{escape(self.verdict)}</p><table>{head}{rows}</table>"
 
 
-def load(folder: str | Path, model: nn.Module | None = None) -> Result:
+def load(
+    folder: str | Path, model: nn.Module | None = None, *, encoding: Encoding | None = None
+) -> Result:
     """The result of a run folder; a network of one's own is given as `model`, untrained.
 
-    A file that is not as it was written is refused, but for the labels, which a person may have
-    changed: then `notes` say so.
+    A fine-tuned encoder is found by its name; `encoding` says where it is, if that is elsewhere
+    than it was. A file that is not as it was written is refused, but for the labels, which a person
+    may have changed: then `notes` say so.
     """
     place = Path(folder)
-    predictor, digests = load_predictor(place, model), read_digests(place)
+    predictor, digests = load_predictor(place, model, encoding=encoding), read_digests(place)
     config = predictor.config
     found = {name: digests.read(name) for name in (SUMMARY, EXAMPLES, HELD_OUT, REPORT)}
     name = SUMMARY

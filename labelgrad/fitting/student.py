@@ -89,7 +89,7 @@ def train_student(
     outputs = [
         outputs_of(
             runs[f"fold-{number + 1}"].trainer.evaluated,
-            Examples(trained.dataset.x, rows=held, transform=trained.transform),
+            Examples(trained.seen, rows=held, transform=trained.scale),
         )
         for number, held in enumerate(folds)
     ]

@@ -48,6 +48,7 @@ class Dataset:
     notes: list[str] = field(default_factory=list)  # what was decided and why, a sentence each
     preprocessing: dict[str, Any] = field(default_factory=dict)
     originals: Sequence[Any] | None = None  # of each example, what `show` needs beside its numbers
+    raw: Tensor | None = None  # what a network sees in place of `x`, if its encoder is trained, too
 
     @property
     def frozen_features(self) -> bool:
@@ -94,6 +95,7 @@ class Prepared(NamedTuple):
     x: Tensor
     names: list[str]
     skipped: list[tuple[str, str]]
+    originals: Sequence[Any] | None = None  # as a `Dataset` has them, where encoders read them
 
 
 class Shown(NamedTuple):

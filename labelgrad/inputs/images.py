@@ -101,11 +101,11 @@ class ImageFolder:
             block = Block.of(preprocessing["blocks"][0])
             encoder = encoder_again(block.record, encoding)
             names, features, skipped = _encode(chosen, encoder, encoding, strict=strict)
-            x = block.rows(features)
+            x, originals = block.rows(features), [chosen[name] for name in names]
         else:
             names, pixels, skipped = _load(chosen, preprocessing["size"], strict=strict)
-            x = _tensor(pixels, preprocessing["channels"])
-        return Prepared(x, names, skipped + list(refused.items()))
+            x, originals = _tensor(pixels, preprocessing["channels"]), None
+        return Prepared(x, names, skipped + list(refused.items()), originals)
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
         return DEFAULTS if len(shape) == 3 else ROWS.defaults(shape)

@@ -160,6 +160,14 @@ def block_rows(
     return block.rows(found[1])
 
 
+def column_originals(
+    blocks: Sequence[Block], cells: Mapping[str, Cells], folder: Path | None
+) -> list[tuple[Any, ...]]:
+    """What new rows look like in the columns that encoders read, as `Mixed.originals` has it."""
+    each = [_originals(b.record["kind"], _texts(cells[b.column]), folder) for b in blocks]
+    return list(zip(*each, strict=True))
+
+
 def _texts(cells: Cells) -> list[str]:
     """The cells, empty where missing."""
     texts = as_texts(cells if isinstance(cells, Typed) else Typed("texts", cells))

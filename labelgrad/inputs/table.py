@@ -34,6 +34,7 @@ from labelgrad.inputs.formats import typed_table
 from labelgrad.inputs.frames import FRAME, frame_columns, is_frame, series_cells
 from labelgrad.inputs.mixed import (
     block_rows,
+    column_originals,
     encoded_columns,
     fit_columns,
     joined,
@@ -138,7 +139,8 @@ class Table:
             for block in blocks
         ]
         x = joined(_rows(encoder, cells) if encoder.columns else None, encoded)
-        return Prepared(x, _names(len(x)), [])
+        originals = column_originals(blocks, cells, _folder(data)) if blocks else None
+        return Prepared(x, _names(len(x)), [], originals)
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
         return DEFAULTS

@@ -89,7 +89,7 @@ class TextFolder:
         texts, skipped = load_texts(chosen, strict=strict)
         block, cells = Block.of(preprocessing["blocks"][0]), Typed("texts", list(texts.values()))
         x = block_rows(block, cells, encoding, None, strict=strict)
-        return Prepared(x, list(texts), skipped + list(refused.items()))
+        return Prepared(x, list(texts), skipped + list(refused.items()), list(texts.values()))
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
         return ROWS.defaults(shape)

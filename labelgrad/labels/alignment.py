@@ -17,9 +17,13 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from labelgrad.functional import flatten, process_wide, unflatten
-from labelgrad.step import Step
+from labelgrad.step import Batch, Step
 
 SlopeMethod = Callable[[Step, Tensor], Tensor]
+
+
+class NoForwardModeError(ValueError):
+    """An operation of the model has no forward-mode derivative."""
 
 
 class MovingAverage(nn.Module):
@@ -159,11 +163,35 @@ def _replay(step: Step, duals: dict[str, Tensor]) -> Tensor:
     except (NotImplementedError, RuntimeError) as error:
         if not re.search(r"forward (mode )?AD", str(error)):
             raise
-        raise ValueError(
+        raise NoForwardModeError(
             "the model must support forward-mode differentiation for slope='forward-mode', but "
-            f"an operation in it does not ({str(error).splitlines()[0]}); use "
-            "slope='finite-difference'."
+            f"an operation in it does not ({str(error).splitlines()[0].rstrip('.')}); "
+            f"{_eager(str(error))}use slope='finite-difference'."
         ) from error
+
+
+def _eager(error: str) -> str:
+    """What attention can do about it: written out in plain operations it has a derivative."""
+    if "scaled_dot_product" not in error:
+        return ""
+    return "load the model with attn_implementation='eager' (transformers), or "
+
+
+def usable_slope(model: nn.Module, x: Tensor) -> str:
+    """The slope that a model allows: "forward-mode", or else "finite-difference".
+
+    One pass of the examples `x`, as the model sees them, tells.
+
+    >>> usable_slope(nn.Linear(3, 2), torch.ones(2, 3))
+    'forward-mode'
+    """
+    batch = Batch(x, None, torch.arange(len(x)))
+    step = Step(model, batch, batch)
+    try:
+        forward_mode(step, flatten(torch.zeros_like(p) for p in step.params.values()))
+    except NoForwardModeError:
+        return "finite-difference"
+    return "forward-mode"
 
 
 SLOPES: dict[str, SlopeMethod] = {

@@ -188,7 +188,19 @@ def lga(problem: Problem, speed: float = 1.0) -> Objective:
     """`speed` is how fast the labels learn, in units of the rule in `labels.rate`."""
     size = problem.rows, problem.width
     rate = label_schedule(*size, problem.batch_size, problem.steps)
-    return LGA(*size, loss=problem.loss, rule=LazyAdam(Ramp(rate.steps, speed * rate.top)))
+    rule = LazyAdam(Ramp(rate.steps, speed * rate.top))
+    return LGA(*size, loss=problem.loss, rule=rule, slope=problem.slope)
+
+
+def _by_evidence(problem: Problem, scale: float | None, power: float | None) -> LGA:
+    return LGA(
+        problem.rows,
+        problem.width,
+        loss=problem.loss,
+        rule=Evidence(scale),
+        power=power,
+        slope=problem.slope,
+    )
 
 
 @register(
@@ -203,7 +215,7 @@ def lga_evidence(
     problem: Problem, scale: float | None = None, power: float | None = None
 ) -> Objective:
     """Labels without a rate; `scale` is how much their evidence weighs, `power` is the metric's."""
-    return LGA(problem.rows, problem.width, loss=problem.loss, rule=Evidence(scale), power=power)
+    return _by_evidence(problem, scale, power)
 
 
 @register(
@@ -215,4 +227,4 @@ def lga_evidence(
 )
 def lga_linear(problem: Problem, scale: float = 1.0, power: float = 0.0) -> Objective:
     """Evidence in the Euclidean metric; the true labels speak through the gap alone (T = 0)."""
-    return LGA(problem.rows, problem.width, loss=problem.loss, rule=Evidence(scale), power=power)
+    return _by_evidence(problem, scale, power)

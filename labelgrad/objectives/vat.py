@@ -55,7 +55,13 @@ class VAT(Objective):
         return f"eps={self.eps}, xi={self.xi}, power_iterations={self.power_iterations}"
 
 
-@register("vat", "Miyato et al., 2018", 6, search={"eps": SearchRange(2.0, 0.5, 8.0)})
+@register(
+    "vat",
+    "Miyato et al., 2018",
+    6,
+    perturbs=True,
+    search={"eps": SearchRange(2.0, 0.5, 8.0)},
+)
 def vat(problem: Problem, weight: float = 0.3, eps: float = 6.0) -> Objective:
     """VAT with the protocol's weight, which rises."""
     return problem.rise(weight) * VAT(eps=eps)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -296,9 +296,10 @@ class _ByItem:
         listed = rows.tolist()
         many = getattr(self.data, "__getitems__", None)
         items = many(listed) if many is not None else [self.data[row] for row in listed]
-        return torch.stack(
-            [torch.as_tensor(item[0] if isinstance(item, tuple) else item) for item in items]
-        )
+        examples = [item[0] if isinstance(item, tuple) else item for item in items]
+        for example in examples:
+            _check_no_dictionary("an item of the data", example)
+        return torch.stack([torch.as_tensor(example) for example in examples])
 
 
 class _Batchwise(Dataset[Tensor]):
@@ -343,6 +344,7 @@ def as_tensor(name: str, given: Any) -> Tensor:
     """
     if isinstance(given, Tensor):
         return given
+    _check_no_dictionary(f"`{name}`", given)
     try:
         array = np.asarray(given)
         array = array.astype(np.float32) if array.dtype == np.float64 else array
@@ -352,6 +354,15 @@ def as_tensor(name: str, given: Any) -> Tensor:
             f"`{name}` must be a tensor or an array of numbers, got a {type(given).__name__} "
             f"({str(error).splitlines()[0]})."
         ) from None
+
+
+def _check_no_dictionary(what: str, given: object) -> None:
+    if isinstance(given, Mapping):
+        names = ", ".join(map(str, given))
+        raise ValueError(
+            f"{what} must be one tensor of examples, got a dictionary of {names}; "
+            f"give the tokens as a tensor, and let the model make the dictionary of it."
+        )
 
 
 # Of data that many trainings share, by the version that was looked at.

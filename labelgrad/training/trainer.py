@@ -251,6 +251,14 @@ class Trainer:
                 f"the model must take examples of the shape {tuple(first.shape[1:])}, and it does "
                 f"not ({str(error).splitlines()[0]}); change its first layers, or the data."
             ) from error
+        except (TypeError, LookupError, AttributeError) as error:  # it wants something else
+            reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+            kind = type(bare(self.model)).__name__
+            raise ValueError(
+                f"the model must take one tensor of examples, and {kind} does not ({reason}); one "
+                f"that takes a dictionary, as those of transformers do, goes into a module that "
+                f"makes the dictionary of a tensor of tokens."
+            ) from error
         if outputs.ndim != 2:
             raise ValueError(
                 f"the model must give one row of outputs for each example, got the shape "
