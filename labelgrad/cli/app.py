@@ -97,6 +97,7 @@ def fit(
     opinions: Annotated[
         Path | None, typer.Option(help="CSV of what others say of examples.")
     ] = None,
+    describe: Annotated[Path | None, typer.Option(help="CSV of class, description.")] = None,
     shares: Annotated[str | None, typer.Option(help="Such as cat=0.2,dog=0.8.")] = None,
     drawn: Annotated[str | None, typer.Option(help="Labels were: random or by-class.")] = None,
     keep_pool: Annotated[
@@ -149,6 +150,7 @@ def fit(
         mirror=mirror or None,
         witnesses=names_or_none(witnesses),
         opinions=opinions,
+        descriptions=describe,
         shares=shares_typed(shares),
         drawn=drawn,
         keep_pool=keep_pool,

@@ -71,6 +71,7 @@ from labelgrad.witnesses.base import Witness
 from labelgrad.witnesses.models import given
 from labelgrad.witnesses.named import witnesses_named
 from labelgrad.witnesses.opinions import read_opinions
+from labelgrad.witnesses.zero_shot import read_descriptions, zero_shot
 
 WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
 FOR_STEPS = 0.85  # of a time budget; the rest is for evaluation and files
@@ -103,6 +104,7 @@ def fit(
     witnesses: str | Sequence[str] | None = None,
     estimators: Mapping[str, Any] | None = None,
     opinions: str | Path | None = None,
+    descriptions: Mapping[str, str] | str | Path | None = None,
     shares: Mapping[str, float] | None = None,
     drawn: str | None = None,
     keep_pool: bool = False,
@@ -137,7 +139,9 @@ def fit(
 
     `witnesses` are the names of those that are heard beside the networks, such as "linear,
     neighbours", and "" is none; `estimators` are classifiers or regressors of scikit-learn's kind
-    by names of your own, `opinions` a CSV file of what others say (`witnesses.opinions`). `shares`
+    by names of your own, `opinions` a CSV file of what others say (`witnesses.opinions`). An
+    encoder with a text side, such as CLIP, is heard on the classes' names, or on `descriptions` of
+    them: a dictionary, or a CSV file with the columns class and description. `shares`
     are how often each class occurs among all rows, where the labels do not show it. `drawn` says
     how the labeled rows were chosen: "random" out of all, "by-class", or "unknown"; only random
     ones allow promises (`labelgrad.fitting.promises`), and else it takes an audit.
@@ -193,6 +197,7 @@ def fit(
     if folder is not None and begun is not None:  # what is not asked for again is as it was
         opinions = begun.opinions(folder) if opinions is None else opinions
         shares = begun.options.get("shares") if shares is None else shares
+        descriptions = descriptions or begun.options.get("descriptions")
         if dates is None and isinstance(data, str | Path):
             dates = begun.options.get("dates")
     encoding = encoding_of(encoder, download, cache, device, on_note, on_progress)
@@ -252,7 +257,9 @@ def fit(
                 built = own if tuned is None else tuned
                 found = affordable_steps(given, plan, built, device, time_budget, workers=workers)
                 plan = replace(plan, steps=found)
-        heard = all_witnesses(dataset, plan, estimators, opinions)
+        told = read_descriptions(descriptions or {})
+        by_name = zero_shot(dataset, encoding, told)
+        heard = all_witnesses(dataset, plan, estimators, opinions, by_name)
         wanted = checked_shares(dataset, shares)
         if folder is not None and not planned:  # all that was asked for will do
             save_plan(folder, plan, given)
@@ -264,6 +271,7 @@ def fit(
                     **{"target": target, "task": task, "size": size, "strict": strict},
                     **{"dates": dates, "text": text, "picture": picture, "encoder": encoder},
                     **{"shares": shares and dict(shares), "device": device},
+                    **{"descriptions": told},
                 },
                 {"model": own, "estimators": estimators},
             ).save(folder)
@@ -318,10 +326,12 @@ def all_witnesses(
     plan: Plan,
     estimators: Mapping[str, Any] | None,
     opinions: str | Path | None,
+    by_name: Witness | None = None,
 ) -> list[Witness]:
-    """The plan's witnesses, models of one's own, and those that speak in a file."""
+    """The plan's witnesses, models of one's own, who knows classes by name, and those of a file."""
     found = witnesses_named([name for name in plan.witnesses.split(",") if name])
     found += [given(model, name) for name, model in (estimators or {}).items()]
+    found += [] if by_name is None else [by_name]
     if opinions is not None:
         known = dataset.y[dataset.labeled].double()
         is_value = dataset.task == "regression"
