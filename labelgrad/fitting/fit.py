@@ -38,6 +38,7 @@ from labelgrad.fitting.cross_validation import (
     train_shares,
     used_workers,
 )
+from labelgrad.fitting.example_map import PCA, check_map
 from labelgrad.fitting.fine_tuning import asked_encoder_rate, for_fine_tuning
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
 from labelgrad.fitting.plan import (
@@ -108,6 +109,7 @@ def fit(
     shares: Mapping[str, float] | None = None,
     drawn: str | None = None,
     keep_pool: bool = False,
+    map_by: str | None = None,
     device: str = "cpu",
     workers: int = 1,
     out: str | Path | None = None,
@@ -154,7 +156,8 @@ def fit(
     trains anew with them, and `before-corrections` has the result before. Ctrl-C ends the training
     and keeps what there is; pressed twice it ends at once. `keep_pool` keeps the witnesses and
     their weights, too, for `predict(..., pool=True)`; a run that does so does so when it goes on,
-    and so do `opinions` and `shares`.
+    and so do `opinions` and `shares`. The page has a map of the examples, by "pca" or, if `map_by`
+    says so and it is installed, by "umap".
 
     `on_data` is given what was read, before the training, and `on_note` what is about to be
     computed or fetched, or that the steps will not do, a sentence each; `on_progress` a name, steps
@@ -198,9 +201,11 @@ def fit(
         opinions = begun.opinions(folder) if opinions is None else opinions
         shares = begun.options.get("shares") if shares is None else shares
         descriptions = descriptions or begun.options.get("descriptions")
+        map_by = map_by or begun.options.get("map_by")
         if dates is None and isinstance(data, str | Path):
             dates = begun.options.get("dates")
     encoding = encoding_of(encoder, download, cache, device, on_note, on_progress)
+    check_map(map_by or PCA)
     if not isinstance(data, Dataset):
         given = group.in_turn(
             lambda: read(
@@ -271,7 +276,7 @@ def fit(
                     **{"target": target, "task": task, "size": size, "strict": strict},
                     **{"dates": dates, "text": text, "picture": picture, "encoder": encoder},
                     **{"shares": shares and dict(shares), "device": device},
-                    **{"descriptions": told},
+                    **{"descriptions": told, "map_by": map_by},
                 },
                 {"model": own, "estimators": estimators},
             ).save(folder)
@@ -292,6 +297,7 @@ def fit(
                 origins=origins(given, dataset, plan.drawn, Audits(folder).drawn if folder else ()),
                 shares=wanted,
                 keep_pool=keep_pool,
+                map_by=map_by or PCA,
                 workers=used_workers(workers, plan),
                 on_progress=on_progress,
             )
