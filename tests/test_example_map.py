@@ -1,11 +1,15 @@
 """The report's map: bounded, the same each time, labeled examples ringed, and names only text."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import torch
 
+from labelgrad import fit
+from labelgrad.fitting import example_map as module
 from labelgrad.fitting.example_map import example_map
 from labelgrad.fitting.labels import ImputedLabel
 from labelgrad.inputs.base import Dataset, Scale
@@ -164,6 +168,42 @@ def test_an_example_far_out_stays_within_the_frame_and_leaves_the_others_room():
     assert map_beyond(found) == 1
     assert map_beyond(ExampleMap(dots, 0.5, 0, 200)) == 0
     assert "set at its edge: 1." in render(pictures(example_map=found))
+
+
+def clusters(count=150):
+    """Features as an encoder's, in five groups of six directions each."""
+    dataset, labels = data(count=count, columns=30)
+    group = torch.arange(count) % 5
+    x = torch.randn(count, 30, generator=torch.Generator().manual_seed(0)) / 3
+    x[torch.arange(count), 6 * group] += 4
+    return replace(dataset, x=x), labels, group.numpy()
+
+
+def test_a_map_that_cannot_be_drawn_is_refused_before_anything_is_trained(monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    for by, said in (("umap", "pip install umap-learn; or take pca"), ("tsne", "one of pca, umap")):
+        with pytest.raises(ValueError, match=said):
+            fit(np.eye(8), np.arange(8) % 2, map_by=by)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not find_spec("umap"), reason="umap is not installed")
+def test_with_umap_neighbours_stay_together_and_the_map_is_the_same_each_time():
+    dataset, labels, group = clusters()
+    found = example_map(dataset, UNCHANGED, labels, seed=2, by="umap")
+    assert found.spread is None
+    again = example_map(dataset, UNCHANGED, labels, seed=2, by="umap")
+    assert again.dots == found.dots
+    places = np.array([(dot.x, dot.y) for dot in found.dots])
+    mine = group[[int(dot.name.removeprefix("row ")) for dot in found.dots]]
+    apart = np.linalg.norm(places[:, None] - places, axis=-1) + 1e9 * np.eye(len(places))
+    assert (mine[apart.argmin(1)] == mine).mean() > 0.95
+    words = " ".join(render(pictures(example_map=found)).split())
+    assert "Laid out by UMAP so that neighbours stay together" in words
+    assert "The two directions carry" not in words
+    assert "(UMAP)" in map_chart(found)
+    few = replace(dataset, x=dataset.x[:40], y=dataset.y[:40], names=dataset.names[:40])
+    assert example_map(few, UNCHANGED, labels[:34], by="umap").spread is not None
 
 
 @pytest.mark.parametrize("nasty", ["</title></svg><script>alert(1)</script>", '"><img src=x>'])

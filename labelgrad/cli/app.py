@@ -78,7 +78,7 @@ def demo(
 @app.command(epilog="Example: labelgrad fit pets.csv --target kind --witnesses linear,neighbours")
 def fit(
     data: Annotated[Path, typer.Argument(help="Folder of pictures or texts, table, .npz file.")],
-    out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA.")] = None,
     labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
     target: Annotated[str | None, typer.Option(help="A table's column of labels.")] = None,
     task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
@@ -97,11 +97,13 @@ def fit(
     opinions: Annotated[
         Path | None, typer.Option(help="CSV of what others say of examples.")
     ] = None,
+    describe: Annotated[Path | None, typer.Option(help="CSV of class, description.")] = None,
     shares: Annotated[str | None, typer.Option(help="Such as cat=0.2,dog=0.8.")] = None,
     drawn: Annotated[str | None, typer.Option(help="Labels were: random or by-class.")] = None,
     keep_pool: Annotated[
         bool, typer.Option("--keep-pool", help="Keep the pool for predict --pool.")
     ] = False,
+    map_by: Annotated[str | None, typer.Option(help="The page's map: pca or umap.")] = None,
     text: Annotated[list[str] | None, typer.Option(help="Column of texts; else found.")] = None,
     picture: Annotated[list[str] | None, typer.Option(help="Column of picture files.")] = None,
     encoder: Annotated[str | None, typer.Option(help="Name, folder or none, by commas.")] = None,
@@ -149,9 +151,11 @@ def fit(
         mirror=mirror or None,
         witnesses=names_or_none(witnesses),
         opinions=opinions,
+        descriptions=describe,
         shares=shares_typed(shares),
         drawn=drawn,
         keep_pool=keep_pool,
+        map_by=map_by,
         spreadsheet_safe=spreadsheet_safe,
         device=device,
         resume=resume,

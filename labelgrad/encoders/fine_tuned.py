@@ -51,6 +51,7 @@ class FromTokens(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         known = tokens >= 0
+        known[:, 0] = True  # a text without any would have no mean
         longest = max(1, int(known.sum(1).max()))
         ids, known = tokens[:, :longest].long().clamp(min=0), known[:, :longest].long()
         found = self.network({"input_ids": ids, "attention_mask": known})
@@ -112,7 +113,7 @@ def trainable(encoder: Encoder) -> nn.Module:
             f"Fine-tuning needs weights to train, and the encoder {encoder.name!r} has none; leave "
             f"it frozen."
         )
-    own = copy.deepcopy(network)
+    own = copy.deepcopy(network).cpu()  # a training moves it to its device
     return FromTokens(own) if encoder.kind == TEXT else FromPlusMinusOne(own)
 
 

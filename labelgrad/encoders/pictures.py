@@ -61,6 +61,7 @@ class PictureEncoder:
     settings: dict[str, Any]
     width: int
     weights: str
+    text_side: Any = None  # of one that reads class names, too (`encoders.clip.TextSide`)
     kind: str = field(default=PICTURES, init=False)
     at_once: int = field(default=AT_ONCE, init=False)
 

@@ -52,7 +52,7 @@ class TextEncoder:
     def encode(self, batch: Sequence[str]) -> Tensor:
         """(n, width) of n texts; what is beyond the encoder's limit is not read."""
         tokens, module = self.settings["tokens"], self.module
-        with torch.inference_mode(), _quiet():
+        with torch.inference_mode(), quiet():
             found = module.encode(
                 [cut(text, tokens) for text in batch],
                 batch_size=len(batch),
@@ -121,7 +121,7 @@ def _load(folder: Path, name: str, device: str) -> Any:
     from sentence_transformers import SentenceTransformer
 
     try:
-        with _quiet():
+        with quiet():
             return SentenceTransformer(
                 str(folder),
                 device=device,
@@ -167,7 +167,7 @@ def _check_folder(folder: Path, name: str) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No bars and no advice from the libraries: what matters is raised."""
     names = ("sentence_transformers", "transformers", "huggingface_hub")
     before = {name: logging.getLogger(name).level for name in names}

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from labelgrad.fitting.cross_validation import CrossValidation, OnProgress
-from labelgrad.fitting.example_map import example_map
+from labelgrad.fitting.example_map import PCA, example_map
 from labelgrad.fitting.kept_pool import pack_pool
 from labelgrad.fitting.labels import (
     Imputed,
@@ -58,14 +58,16 @@ def finalize(
     origins: Sequence[str | None],
     shares: Sequence[float] | None = None,
     keep_pool: bool = False,
+    map_by: str = PCA,
     workers: int = 1,
     on_progress: OnProgress | None = None,
 ) -> Result:
     """Hear the witnesses, pool them, teach the student, judge them all, and keep what came of it.
 
     A training that was stopped has no student: the better one of the networks is kept. With
-    `keep_pool` the folder gets the pool, too. `origins` say how each example's label came, and
-    `workers` how many processes trained side by side.
+    `keep_pool` the folder gets the pool, too, and `map_by` is how the page lays examples out.
+    `origins` say how each example's label came, and `workers` how many processes trained side by
+    side.
     """
     if trained.step == 0:
         raise KeyboardInterrupt  # stopped before every training had begun: there is no model yet
@@ -87,7 +89,15 @@ def finalize(
     result = None
     if pooled is not None:
         result = _result(
-            trained, pooled, student, name, folder, origins, keep_pool=keep_pool, workers=workers
+            trained,
+            pooled,
+            student,
+            name,
+            folder,
+            origins,
+            keep_pool=keep_pool,
+            map_by=map_by,
+            workers=workers,
         )
     # The others get all but the witnesses, which may be objects of any kind.
     told = group.first(lambda: None if result is None else replace(result, pooled=None))
@@ -105,6 +115,7 @@ def _result(
     origins: Sequence[str | None],
     *,
     keep_pool: bool,
+    map_by: str,
     workers: int,
 ) -> Result:
     """Everybody judged, and what came of it kept in the folder."""
@@ -149,7 +160,7 @@ def _result(
     statements = _statements(trained, said_by_each, imputed, outputs)
     result = Result(predictor, summary, labels, arrays, "", folder, examples, pooled, statements)
     doubted = [each for each in suspects(result, MOST_SUSPECTS) if each.suspect]
-    places = example_map(dataset, trained.transform, labels, seed=plan.seed)
+    places = example_map(dataset, trained.transform, labels, seed=plan.seed, by=map_by)
     trust = trust_of(result)
     shown = report_data(dataset, summary, arrays, labels, imputed, trust, doubted, places)
     result = replace(result, page=render(shown))

@@ -38,6 +38,7 @@ from labelgrad.fitting.cross_validation import (
     train_shares,
     used_workers,
 )
+from labelgrad.fitting.example_map import PCA, check_map
 from labelgrad.fitting.fine_tuning import asked_encoder_rate, for_fine_tuning
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
 from labelgrad.fitting.plan import (
@@ -71,6 +72,7 @@ from labelgrad.witnesses.base import Witness
 from labelgrad.witnesses.models import given
 from labelgrad.witnesses.named import witnesses_named
 from labelgrad.witnesses.opinions import read_opinions
+from labelgrad.witnesses.zero_shot import read_descriptions, zero_shot
 
 WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
 FOR_STEPS = 0.85  # of a time budget; the rest is for evaluation and files
@@ -103,9 +105,11 @@ def fit(
     witnesses: str | Sequence[str] | None = None,
     estimators: Mapping[str, Any] | None = None,
     opinions: str | Path | None = None,
+    descriptions: Mapping[str, str] | str | Path | None = None,
     shares: Mapping[str, float] | None = None,
     drawn: str | None = None,
     keep_pool: bool = False,
+    map_by: str | None = None,
     device: str = "cpu",
     workers: int = 1,
     out: str | Path | None = None,
@@ -137,7 +141,9 @@ def fit(
 
     `witnesses` are the names of those that are heard beside the networks, such as "linear,
     neighbours", and "" is none; `estimators` are classifiers or regressors of scikit-learn's kind
-    by names of your own, `opinions` a CSV file of what others say (`witnesses.opinions`). `shares`
+    by names of your own, `opinions` a CSV file of what others say (`witnesses.opinions`). An
+    encoder with a text side, such as CLIP, is heard on the classes' names, or on `descriptions` of
+    them: a dictionary, or a CSV file with the columns class and description. `shares`
     are how often each class occurs among all rows, where the labels do not show it. `drawn` says
     how the labeled rows were chosen: "random" out of all, "by-class", or "unknown"; only random
     ones allow promises (`labelgrad.fitting.promises`), and else it takes an audit.
@@ -150,7 +156,8 @@ def fit(
     trains anew with them, and `before-corrections` has the result before. Ctrl-C ends the training
     and keeps what there is; pressed twice it ends at once. `keep_pool` keeps the witnesses and
     their weights, too, for `predict(..., pool=True)`; a run that does so does so when it goes on,
-    and so do `opinions` and `shares`.
+    and so do `opinions` and `shares`. The page has a map of the examples, by "pca" or, if `map_by`
+    says so and it is installed, by "umap".
 
     `on_data` is given what was read, before the training, and `on_note` what is about to be
     computed or fetched, or that the steps will not do, a sentence each; `on_progress` a name, steps
@@ -193,9 +200,12 @@ def fit(
     if folder is not None and begun is not None:  # what is not asked for again is as it was
         opinions = begun.opinions(folder) if opinions is None else opinions
         shares = begun.options.get("shares") if shares is None else shares
+        descriptions = descriptions or begun.options.get("descriptions")
+        map_by = map_by or begun.options.get("map_by")
         if dates is None and isinstance(data, str | Path):
             dates = begun.options.get("dates")
     encoding = encoding_of(encoder, download, cache, device, on_note, on_progress)
+    check_map(map_by or PCA)
     if not isinstance(data, Dataset):
         given = group.in_turn(
             lambda: read(
@@ -252,7 +262,9 @@ def fit(
                 built = own if tuned is None else tuned
                 found = affordable_steps(given, plan, built, device, time_budget, workers=workers)
                 plan = replace(plan, steps=found)
-        heard = all_witnesses(dataset, plan, estimators, opinions)
+        told = read_descriptions(descriptions or {})
+        by_name = zero_shot(dataset, encoding, told)
+        heard = all_witnesses(dataset, plan, estimators, opinions, by_name)
         wanted = checked_shares(dataset, shares)
         if folder is not None and not planned:  # all that was asked for will do
             save_plan(folder, plan, given)
@@ -264,6 +276,7 @@ def fit(
                     **{"target": target, "task": task, "size": size, "strict": strict},
                     **{"dates": dates, "text": text, "picture": picture, "encoder": encoder},
                     **{"shares": shares and dict(shares), "device": device},
+                    **{"descriptions": told, "map_by": map_by},
                 },
                 {"model": own, "estimators": estimators},
             ).save(folder)
@@ -284,6 +297,7 @@ def fit(
                 origins=origins(given, dataset, plan.drawn, Audits(folder).drawn if folder else ()),
                 shares=wanted,
                 keep_pool=keep_pool,
+                map_by=map_by or PCA,
                 workers=used_workers(workers, plan),
                 on_progress=on_progress,
             )
@@ -318,10 +332,12 @@ def all_witnesses(
     plan: Plan,
     estimators: Mapping[str, Any] | None,
     opinions: str | Path | None,
+    by_name: Witness | None = None,
 ) -> list[Witness]:
-    """The plan's witnesses, models of one's own, and those that speak in a file."""
+    """The plan's witnesses, models of one's own, who knows classes by name, and those of a file."""
     found = witnesses_named([name for name in plan.witnesses.split(",") if name])
     found += [given(model, name) for name, model in (estimators or {}).items()]
+    found += [] if by_name is None else [by_name]
     if opinions is not None:
         known = dataset.y[dataset.labeled].double()
         is_value = dataset.task == "regression"

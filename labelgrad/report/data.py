@@ -202,7 +202,7 @@ class ExampleMap:
     """Examples in two dimensions; later dots are drawn over earlier ones."""
 
     dots: Sequence[MapDot]
-    spread: float  # which part of the features' variance the two dimensions carry
+    spread: float | None  # the part of the features' variance they carry; none where by neighbours
     labeled: int  # of all, shown or not
     unlabeled: int
 

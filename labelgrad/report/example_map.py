@@ -76,10 +76,11 @@ def map_chart(found: ExampleMap) -> Markup:
             )
         )
     given = sum(dot.given for dot in found.dots)
-    spoken = (
-        f"{given} labeled examples, ringed, and {len(found.dots) - given} unlabeled ones in the "
-        f"two directions of widest spread, which carry {percent(found.spread)} of it."
-    )
+    how = "laid out so that neighbours stay together (UMAP)."
+    if found.spread is not None:
+        how = f"in the two directions of widest spread, which carry {percent(found.spread)} of it."
+    others = len(found.dots) - given
+    spoken = f"{given} labeled examples, ringed, and {others} unlabeled ones {how}"
     return chart("map", "Map of the examples", spoken, height, *marks)
 
 
