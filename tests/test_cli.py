@@ -50,6 +50,27 @@ def test_an_error_is_one_line_without_a_traceback():
     assert said.stderr == "labelgrad: `labels` must be a multiple of 10 from 10 to 1000, got 55.\n"
 
 
+def test_a_witness_that_cannot_be_stopped_does_not_crash_the_end():
+    script = """
+import atexit, sys, threading, time
+from labelgrad.cli.app import main
+from labelgrad.witnesses.hearing import LEFT_ALONE
+if "left" in sys.argv:
+    threading.Thread(target=time.sleep, args=(60,), name=LEFT_ALONE, daemon=True).start()
+atexit.register(print, "taken down")
+sys.argv = ["labelgrad", *sys.argv[2:]]
+main()
+"""
+    for who, ends in (("left", False), ("nobody", True)):
+        for arguments, code in ((("--version",), 0), (("predict", "nowhere", "nothing"), 1)):
+            said = subprocess.run(
+                [sys.executable, "-c", script, who, *arguments], capture_output=True, text=True
+            )
+            assert said.returncode == code
+            assert ("taken down" in said.stdout) == ends
+            assert (said.stdout if code == 0 else said.stderr).startswith("labelgrad")
+
+
 def test_debug_shows_the_traceback():
     assert "Traceback" in labelgrad("--debug", "demo", "--labels", 55).stderr
 

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from labelgrad.witnesses import aligned, models, neighbours
+from labelgrad.witnesses import aligned, models, named, neighbours
 from labelgrad.witnesses.base import LEAST, NARROWEST, checked, log_probabilities
 from labelgrad.witnesses.hearing import Case, hear_all, hear_one, within
 from labelgrad.witnesses.models import Model, given
@@ -506,6 +506,13 @@ def test_a_witness_with_an_opinion_too_many_is_left_out():
     x, _, y = clusters()
     _, notes = hear_all([Odd("talkative", np.log([0.5, 0.5]))], case_of(x, y, 2))
     assert notes == ["The witness 'talkative' is left out: it gave 6 opinions for 5 versions."]
+
+
+def test_boosting_is_not_heard_on_hundreds_of_columns(monkeypatch):
+    monkeypatch.setattr(named, "WHERE_INSTALLED", ("catboost",))
+    monkeypatch.setattr(named, "find_spec", lambda name: name == "catboost")
+    assert "catboost" in usual_witnesses("classification", columns=300)
+    assert "catboost" not in usual_witnesses("classification", columns=301)
 
 
 def test_a_witness_that_hangs_is_left_out_and_leaves_warnings_alone():

@@ -535,6 +535,21 @@ for plugin in entry_points(group="labelgrad.commands"):  # the paper's, and thos
 
 
 def main() -> None:
+    """Run the command, and end: at once, if a witness cannot be stopped."""
+    code: str | int | None = None
+    try:
+        _run()
+    except SystemExit as end:
+        code = end.code
+    hearing = sys.modules.get("labelgrad.witnesses.hearing")  # if anybody was heard
+    if hearing is not None and hearing.left_alone():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
+
+
+def _run() -> None:
     """Run the command; without --debug an error is one line and no traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal may lack a letter

@@ -123,7 +123,13 @@ def make_plan(
         else usual.learning_rate,
         seed or 0,
         bool(mirror),
-        ",".join(usual_witnesses(dataset.task, features=dataset.frozen_features))
+        ",".join(
+            usual_witnesses(
+                dataset.task,
+                features=dataset.frozen_features,
+                columns=math.prod(dataset.x.shape[1:]),
+            )
+        )
         if witnesses is None
         else witness_names(witnesses),
         encoder_rate=encoder_rate or 0.0,

@@ -24,6 +24,7 @@ from labelgrad.witnesses.base import (
 )
 
 BUDGET = 600.0  # seconds that a witness may take
+LEFT_ALONE = "labelgrad: a witness"  # what its thread is called
 SILENT = 1e3  # a spread, in units of all values', that says nothing
 
 
@@ -172,6 +173,18 @@ def hear_all(
     return heard, notes
 
 
+def left_alone() -> bool:
+    """Whether a witness that took too long is still at it, in a thread that cannot be stopped.
+
+    A process that has one ends best by `os._exit`: native code that is still running crashes while
+    the interpreter is taken down.
+
+    >>> left_alone()
+    False
+    """
+    return any(thread.name == LEFT_ALONE for thread in threading.enumerate())
+
+
 def within(seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
     """What `work` returns, if it does so in time; else it is left alone with itself.
 
@@ -186,7 +199,7 @@ def within(seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
         except BaseException as error:  # handed over to whoever waits
             outcome.append((None, error))
 
-    thread = threading.Thread(target=attempt, daemon=True)
+    thread = threading.Thread(target=attempt, name=LEFT_ALONE, daemon=True)
     thread.start()
     thread.join(seconds)
     if not outcome:

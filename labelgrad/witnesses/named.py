@@ -40,19 +40,21 @@ OF_FEATURES = {  # that encoders made: trees would look at one of a thousand col
     "regression": ("linear", "nearest features", "kernel"),
 }
 WHERE_INSTALLED = ("catboost",)
+MOST_BOOSTED = 300  # columns: CatBoost takes a minute a fold for 800, and forests seconds
 
 
-def usual_witnesses(task: str, *, features: bool = False) -> tuple[str, ...]:
+def usual_witnesses(task: str, *, features: bool = False, columns: int = 0) -> tuple[str, ...]:
     """The names of those heard where nobody says: scikit-learn's, and others that are installed.
 
-    Of `features` that encoders made there are others.
+    Of `features` that encoders made there are others, and of many `columns` fewer.
 
     >>> usual_witnesses("classification")[0], usual_witnesses("classification", features=True)
     ('linear', ('linear', 'nearest features', 'lga-linear'))
     """
     if features:
         return OF_FEATURES[task]
-    return (*USUAL[task], *(name for name in WHERE_INSTALLED if find_spec(name)))
+    more = WHERE_INSTALLED if columns <= MOST_BOOSTED else ()
+    return (*USUAL[task], *(name for name in more if find_spec(name)))
 
 
 def witness_names(text: str) -> str:
