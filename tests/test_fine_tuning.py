@@ -181,6 +181,7 @@ class StopError(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_interrupted_anywhere_it_ends_with_the_same_bytes(tmp_path):
     folder, labels = photos(tmp_path, count=16, labeled=6)
     options = {"steps": 12, "seed": 3}
@@ -220,6 +221,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(tmp_path):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_a_run_is_loaded_asked_and_exported(tmp_path):
     folder, labels = photos(tmp_path, count=16, labeled=8)
