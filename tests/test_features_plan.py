@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from labelgrad.fitting.cross_validation import CrossValidation
-from labelgrad.fitting.fit import train
 from labelgrad.fitting.kept_witness import Asked, pack, unpack
 from labelgrad.fitting.plan import make_plan, network
 from labelgrad.fitting.pooling import hear_witnesses
 from labelgrad.fitting.student import train_student
+from labelgrad.fitting.train import train
 from labelgrad.inputs.base import Dataset
 from labelgrad.witnesses import aligned
 from labelgrad.witnesses.base import checked

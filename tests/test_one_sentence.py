@@ -193,8 +193,8 @@ def test_ten_thousand_workers_are_no_more_than_there_are_trainings(monkeypatch, 
 
 
 def test_a_time_budget_of_ages_ends_at_the_most_steps(monkeypatch):
-    monkeypatch.setattr("labelgrad.fitting.fit._seconds_a_step", lambda trainers, longest: 1e-3)
-    from labelgrad.fitting.fit import affordable_steps
+    monkeypatch.setattr("labelgrad.fitting.train._seconds_a_step", lambda trainers, longest: 1e-3)
+    from labelgrad.fitting.train import affordable_steps
 
     plan = Plan("lga", "mlp", steps=3)
     assert affordable_steps(read(X, Y), plan, None, "cpu", 1e9) == MOST_STEPS

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from labelgrad.cli.console import Terminal
+from labelgrad.fitting.asked import encoding_of
 from labelgrad.fitting.export import SUFFIXES, export
-from labelgrad.fitting.fit import encoding_of
 from labelgrad.fitting.predictor import load_predictor
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from labelgrad.cli.console import Terminal, begun_when_needed, say
-from labelgrad.fitting.fit import encoding_of
+from labelgrad.fitting.asked import encoding_of
 from labelgrad.fitting.result import load
 from labelgrad.inputs.base import join_few
 

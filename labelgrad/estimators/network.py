@@ -25,9 +25,10 @@ from labelgrad.estimators.targets import (
     checked_values,
     encoded_classes,
 )
+from labelgrad.fitting.asked import check_device
 from labelgrad.fitting.cross_validation import held_out_folds
-from labelgrad.fitting.fit import check_device, one_thread
 from labelgrad.fitting.plan import rate_for, steps_for
+from labelgrad.fitting.train import one_thread
 from labelgrad.fitting.verdict import temperature
 from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.lazy_adam import LazyAdam

@@ -24,12 +24,13 @@ from labelgrad.estimators.targets import (
     checked_values,
     encoded_classes,
 )
+from labelgrad.fitting.asked import all_witnesses, check_device, checked_shares
 from labelgrad.fitting.conclusion import calibration_of
 from labelgrad.fitting.cross_validation import CrossValidation
-from labelgrad.fitting.fit import all_witnesses, check_device, checked_shares, one_thread
 from labelgrad.fitting.plan import make_plan
 from labelgrad.fitting.pooling import Pooled, hear_witnesses
 from labelgrad.fitting.student import Student, train_student
+from labelgrad.fitting.train import one_thread
 from labelgrad.inputs.base import Dataset
 from labelgrad.training.evaluation import predict
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import signal
-import threading
-import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import FrameType
 from typing import Any
 
-import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
 from labelgrad.encoders.found import Given
 from labelgrad.encoders.hub import Allow
-from labelgrad.files import partial_path
+from labelgrad.fitting.asked import (
+    all_witnesses,
+    check_asked,
+    check_device,
+    check_folder,
+    checked_shares,
+    encoding_of,
+)
 from labelgrad.fitting.audits import Audits
 from labelgrad.fitting.conclusion import finalize
 from labelgrad.fitting.corrections import (
@@ -32,10 +29,8 @@ from labelgrad.fitting.corrections import (
     restart_if_corrected,
 )
 from labelgrad.fitting.cross_validation import (
-    CrossValidation,
     OnProgress,
     Record,
-    train_shares,
     used_workers,
 )
 from labelgrad.fitting.example_map import PCA, check_map
@@ -43,8 +38,6 @@ from labelgrad.fitting.fine_tuning import asked_encoder_rate, for_fine_tuning
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
 from labelgrad.fitting.plan import (
     FILE,
-    HEAD,
-    MOST_STEPS,
     Plan,
     begun_with,
     has_columns,
@@ -55,29 +48,18 @@ from labelgrad.fitting.plan import (
     save_plan,
     unseen_notes,
 )
-from labelgrad.fitting.pooling import NETWORK
 from labelgrad.fitting.provenance import check_drawn, origins
 from labelgrad.fitting.result import Result
-from labelgrad.fitting.run_folder import LOCK, check_not_in_use, in_use
+from labelgrad.fitting.run_folder import check_not_in_use, in_use
 from labelgrad.fitting.source import load_source, source_of
-from labelgrad.fitting.verdict import POOL, STUDENT
+from labelgrad.fitting.train import affordable_steps, one_thread, stopping, train
 from labelgrad.group import here
-from labelgrad.inputs.base import Dataset, Encoding, join_few
+from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.kinds import read
 from labelgrad.schedules import check_count
-from labelgrad.training.stackable import stacks
-from labelgrad.training.stacked import advance
-from labelgrad.training.trainer import Trainer
-from labelgrad.witnesses.base import Witness
-from labelgrad.witnesses.models import given
-from labelgrad.witnesses.named import witnesses_named
-from labelgrad.witnesses.opinions import read_opinions
 from labelgrad.witnesses.zero_shot import read_descriptions, zero_shot
 
-WARM_UP, MEASURED, LONGEST = 2, 20, 2.0  # steps, steps, seconds: to see how long a step takes
-FOR_STEPS = 0.85  # of a time budget; the rest is for evaluation and files
 CONCLUDING = "the result is being worked out, and will be kept; Ctrl-C once more ends at once."
-TOGETHER = 0.85  # of their number is how much faster several processes are
 
 
 def fit(
@@ -245,16 +227,9 @@ def fit(
         named = model if tuned is None else tuned
         planned = group.first(lambda: folder is not None and (folder / FILE).exists())
         if folder is not None and planned:
-
-            def kept() -> Plan:
-                found = load_plan(folder, given, network=network_name(named), **asked)
-                found = restart_if_corrected(folder, found, given)
-                if drawn not in (None, found.drawn):  # no training depends on it
-                    found = replace(found, drawn=drawn or found.drawn)
-                    save_plan(folder, found, given, corrections=begun_with(folder))
-                return found
-
-            plan = group.first(kept)
+            plan = group.first(
+                lambda: taken_up(folder, given, drawn, network=network_name(named), **asked)
+            )
         else:
             plan = make_plan(given, model=named, slope=slope, **asked)
             plan = replace(plan, drawn=drawn or Plan.drawn)
@@ -303,220 +278,10 @@ def fit(
             )
 
 
-def encoding_of(
-    encoder: Given | Sequence[Given] | None,
-    download: Allow = False,
-    cache: str | Path | None = None,
-    device: str = "cpu",
-    on_note: Callable[[str], None] | None = None,
-    on_progress: OnProgress | None = None,
-) -> Encoding:
-    """How encoders are to be used, of what a person says about them."""
-    several: Sequence[Any] = encoder if isinstance(encoder, list | tuple) else [encoder]
-    tell = on_progress or (lambda name, done, total, loss: None)
-    return Encoding(
-        tuple(one for one in several if one is not None),
-        download,
-        None if cache is None else Path(cache),
-        device,
-        on_note,
-        lambda column, done, total: tell(
-            f"features of {column}" if column else "features", done, total, math.nan
-        ),
-        lambda done, total: tell("download, bytes", done, total, math.nan),
-    )
-
-
-def all_witnesses(
-    dataset: Dataset,
-    plan: Plan,
-    estimators: Mapping[str, Any] | None,
-    opinions: str | Path | None,
-    by_name: Witness | None = None,
-) -> list[Witness]:
-    """The plan's witnesses, models of one's own, who knows classes by name, and those of a file."""
-    found = witnesses_named([name for name in plan.witnesses.split(",") if name])
-    found += [given(model, name) for name, model in (estimators or {}).items()]
-    found += [] if by_name is None else [by_name]
-    if opinions is not None:
-        known = dataset.y[dataset.labeled].double()
-        is_value = dataset.task == "regression"
-        mean, spread = (float(known.mean()), float(known.std(correction=0))) if is_value else (0, 1)
-        found += read_opinions(
-            opinions, dataset.names, dataset.classes, mean=mean, spread=spread or 1.0
-        )
-    names = [witness.name for witness in found]
-    taken = [POOL, STUDENT, *(NETWORK + method for method in plan.methods)]
-    doubled = {name for name in names if names.count(name) > 1 or name in taken}
-    if doubled:
-        raise ValueError(
-            f"Every witness needs a name of its own, got {join_few(sorted(doubled))} twice; rename "
-            f"the model or the column."
-        )
-    return found
-
-
-def checked_shares(dataset: Dataset, shares: Mapping[str, float] | None) -> Sequence[float] | None:
-    """The classes' shares among all rows, in the order of the classes."""
-    if shares is None:
-        return None
-    if dataset.task == "regression":
-        raise ValueError("`shares` are of classes, and the data have values; leave them out.")
-    given = shares if isinstance(shares, Mapping) else {}
-    usable = all(isinstance(s, Real) and 0 < float(s) < math.inf for s in given.values())
-    if set(given) != set(dataset.classes) or not usable:
-        raise ValueError(
-            f"`shares` needs a number above 0 for each of the classes {join_few(dataset.classes)}, "
-            f"got {shares!r}."
-        )
-    return [shares[name] for name in dataset.classes]
-
-
-def train(
-    dataset: Dataset,
-    plan: Plan,
-    model: nn.Module | None,
-    folder: Path | None,
-    device: str,
-    workers: int,
-    on_progress: OnProgress | None,
-    on_record: Callable[[Record], None] | None,
-) -> CrossValidation:
-    """All trainings of a plan, as far as they came before somebody stopped them."""
-    if workers > 1 and plan.network != HEAD:  # linear heads are done before a process has begun
-        with TemporaryDirectory() as spare:  # what processes learn, they hand over in a folder
-            place = Path(spare) if folder is None else folder
-            with suppress(KeyboardInterrupt):
-                train_shares(dataset, plan, model, place, device, workers, on_progress)
-            return CrossValidation(dataset, plan, model=model, folder=place, device=device)
-    trained = CrossValidation(dataset, plan, model=model, folder=folder, device=device)
-    with stopping() as stopped:
-        for record in trained.records():
-            if on_record is not None and trained.group.rank == 0:
-                on_record(record)
-            if on_progress is not None:
-                on_progress("training", trained.done, trained.total, record["loss"])
-            if trained.group.any(stopped()):
-                break
-    return trained
-
-
-def affordable_steps(
-    dataset: Dataset,
-    plan: Plan,
-    model: nn.Module | None,
-    device: str,
-    minutes: float,
-    *,
-    workers: int = 1,
-) -> int:
-    """So many steps as fit into the time, judged by the first few, which are thrown away."""
-    tried = CrossValidation(dataset, plan, model=model, device=device)
-    longest, each = min(LONGEST, 60 * minutes / 20), 0.0
-    for method in plan.methods:
-        trainers = [t.run.trainer for t in tried.trainings if t.method == method]
-        groups = [[trainers[place] for place in places] for places in stacks(trainers)]
-        alone = [group for group in groups if len(group) == 1]
-        each += sum(_seconds_a_step(group, longest) for group in groups if len(group) > 1)
-        if alone:  # one of them tells for all
-            each += len(alone) * _seconds_a_step(alone[-1], longest)
-    side_by_side = 1 if workers == 1 else TOGETHER * workers
-    steps = max(1, int(min(FOR_STEPS * 60 * minutes * side_by_side / each, MOST_STEPS)))
-    return tried.group.first(lambda: steps)  # clocks differ
-
-
-def _seconds_a_step(trainers: Sequence[Trainer], longest: float) -> float:
-    """What a step of trainers that advance together takes."""
-    moves = advance(trainers, WARM_UP + MEASURED)
-    for _ in range(WARM_UP):
-        next(moves)
-    began, taken, group = time.perf_counter(), 0, trainers[0].group
-    while taken < MEASURED:
-        next(moves)
-        taken += 1
-        if group.any(time.perf_counter() - began >= longest):
-            break
-    return (time.perf_counter() - began) / taken
-
-
-def check_folder(folder: Path | None, *, resume: bool) -> None:
-    """Refuse a folder that has something in it, unless it is a run to go on with."""
-    if folder is None or not folder.exists():
-        return
-    if not folder.is_dir():
-        raise ValueError(f"A run needs a folder, and {folder} is a file; choose another.")
-    if (folder / FILE).exists() and not resume:
-        raise ValueError(
-            f"{folder} holds a run already; go on with it by --resume, or choose another folder."
-        )
-    begun = {LOCK, partial_path(folder / FILE).name}  # killed before there was a plan
-    if not (folder / FILE).exists() and {path.name for path in folder.iterdir()} - begun:
-        raise ValueError(f"{folder} is not empty and holds no run; choose another folder.")
-
-
-def check_asked(
-    model: object, time_budget: object, witnesses: object, estimators: object, shares: object
-) -> None:
-    """Refuse what is of another kind than it must be, before anything is read."""
-    if model is not None and not isinstance(model, str | nn.Module):
-        raise ValueError(
-            f"`model` must be a name such as mlp, or a network of your own (an nn.Module that is "
-            f"built), got {model!r}."
-        )
-    is_time = isinstance(time_budget, Real) and 0 < float(time_budget) < math.inf
-    if time_budget is not None and not is_time:
-        raise ValueError(
-            f"`time_budget` must be a number of more than 0 minutes, and finite, got {time_budget}."
-        )
-    words = [witnesses] if witnesses is None or isinstance(witnesses, str) else witnesses
-    if not isinstance(words, Sequence) or not all(isinstance(w, str | None) for w in words):
-        raise ValueError(f"`witnesses` must be names, with commas between, got {witnesses!r}.")
-    for name, named in (("estimators", estimators), ("shares", shares)):
-        if named is not None and not isinstance(named, Mapping):
-            raise ValueError(f"`{name}` must be a dictionary by their names, got {named!r}.")
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that is not there, before anything is written."""
-    try:
-        torch.zeros(1, device=device).item()  # the device "meta" has no numbers
-    except (RuntimeError, AssertionError, TypeError):
-        raise ValueError(
-            f"`device` must be one PyTorch has here, cpu or cuda, got {device!r}."
-        ) from None
-
-
-@contextmanager
-def stopping(*, warn: str | None = None, pressed: bool = False) -> Iterator[Callable[[], bool]]:
-    """Make the first Ctrl-C a wish that can be asked for, and the second one the usual end.
-
-    The first is answered by a warning, if there is one. It may have been `pressed` before.
-    """
-    asked = [signal.SIGINT] if pressed else []
-
-    def ask(signum: int, frame: FrameType | None) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(signal.SIGINT)
-        if warn is not None:
-            warnings.warn(warn, stacklevel=1)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield lambda: bool(asked)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def one_thread(alone: bool) -> Iterator[None]:
-    """Where processes share the cores, or products are too small for threads, one is enough."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1 if alone else threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+def taken_up(folder: Path, given: Dataset, drawn: str | None, **asked: Any) -> Plan:
+    """The plan of a run that has begun; what is asked now must agree with it."""
+    plan = restart_if_corrected(folder, load_plan(folder, given, **asked), given)
+    if drawn not in (None, plan.drawn):  # no training depends on it
+        plan = replace(plan, drawn=drawn or plan.drawn)
+        save_plan(folder, plan, given, corrections=begun_with(folder))
+    return plan
