@@ -200,7 +200,19 @@ class Typed:
     format: Format | None = None
 
 
-Cells = list[str] | Typed  # of one column; plain texts may hold anything, as in a CSV file
+@dataclass(frozen=True, eq=False)
+class PlainNumbers:
+    """The cells of a column of a file that are all plain numbers, or missing.
+
+    Whoever needs the texts has them read again.
+    """
+
+    values: NDArray[np.float64]
+    read: Callable[[], list[str]]
+
+
+# Of one column; plain texts may hold anything, as in a CSV file.
+Cells = list[str] | PlainNumbers | Typed
 
 
 def typed(cells: Cells) -> Typed:
@@ -211,10 +223,16 @@ def typed(cells: Cells) -> Typed:
     """
     if isinstance(cells, Typed):
         return cells
-    for holds, parse in (("numbers", number), ("dates", days)):
-        parsed = values(cells, parse)
-        if parsed is not None:
-            return Typed(holds, parsed)
+    if isinstance(cells, PlainNumbers):
+        return Typed("numbers", cells.values)
+    parsed = values(cells, number)
+    if parsed is not None:
+        return Typed("numbers", parsed)
+    different = list(dict.fromkeys(cells))  # days come up again and again
+    parsed = values(different, days)
+    if parsed is not None:
+        known = dict(zip(different, parsed.tolist(), strict=True))
+        return Typed("dates", np.array([known[cell] for cell in cells]))
     return Typed("texts", cells)
 
 
@@ -224,6 +242,8 @@ def as_texts(cells: Cells) -> list[str]:
     >>> as_texts(Typed("numbers", np.array([1.0, np.nan, 2.5])))
     ['1', '', '2.5']
     """
+    if isinstance(cells, PlainNumbers):
+        return cells.read()
     if not isinstance(cells, Typed):
         return cells
     if isinstance(cells.values, list):

@@ -19,6 +19,7 @@ from torch import Tensor
 from labelgrad.inputs.base import join_few
 from labelgrad.inputs.cells import (
     Cells,
+    PlainNumbers,
     Typed,
     as_texts,
     date_text,
@@ -39,6 +40,8 @@ MOST_CATEGORIES = 50
 FEW_TEXTS = 20
 FARTHEST = 1e6  # keeps what no fitted row comes near finite in float32
 MOST_DECIMALS = 6
+ROWS_AT_ONCE = 2**12
+SIDE_BY_SIDE = 4  # columns that are copied to one array at once
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Number:
         said = ""
         if self.format is not None:
             parse, said = self.format.parse, f" with {self.format.said}" * bool(self.format.said)
+        if isinstance(cells, PlainNumbers) and parse is number:
+            return cells.values
         known = cells.values if isinstance(cells, Typed) else None
         if isinstance(known, np.ndarray) and (typed(cells).holds == holds or np.isnan(known).all()):
             return known
@@ -148,9 +153,10 @@ class Category:
         if self.truth:
             place |= {truth(text): i for i, text in enumerate(self.texts)}
             texts = [truth(text) or text for text in texts]
-        where = [place.get(t, missing if is_absent(t) else other) for t in texts]
-        rows = np.zeros((len(texts), self.width + 1))
-        rows[np.arange(len(texts)), where] = 1
+        for text in set(texts) - place.keys():
+            place[text] = missing if is_absent(text) else other
+        where = [place[text] for text in texts]
+        rows = np.eye(self.width + 1)[np.array(where, dtype=np.int64)]
         return rows[:, : self.width]
 
     def show(self, numbers: Numbers, unsure: float) -> str:
@@ -213,16 +219,31 @@ class Encoder:
     def rows(self, cells: Iterable[Cells]) -> Tensor:
         """What a network sees of the cells, those of one column after another."""
         filled: Tensor | None = None
+        some: list[tuple[slice, Numbers]] = []  # of columns, their places and numbers
         start = 0
-        for column, mine in zip(self.columns, cells, strict=True):
-            numbers, part = column.encode(mine), slice(start, start + column.width)
+        for place, (column, mine) in enumerate(zip(self.columns, cells, strict=True), 1):
+            numbers = column.encode(mine)
             if filled is None:
                 filled = torch.empty(len(numbers), len(self.mean))
-            with np.errstate(over="ignore"):  # infinity is clipped
-                scaled = (numbers - self.mean[part]) / self.scale[part]
-            filled.numpy()[:, part] = np.clip(scaled, -FARTHEST, FARTHEST)
+            some.append((slice(start, start + column.width), numbers))
             start += column.width
+            if len(some) == SIDE_BY_SIDE or place == len(self.columns):
+                self._fill(filled.numpy(), some)
+                some = []
         return torch.zeros(0, 0) if filled is None else filled
+
+    def _fill(self, filled: NDArray[np.float32], some: Sequence[tuple[slice, Numbers]]) -> None:
+        """Put the numbers of some columns, scaled, to their places; of some rows at a time.
+
+        Then the rows are still at hand for the next column.
+        """
+        for first in range(0, len(filled), ROWS_AT_ONCE):
+            rows = slice(first, first + ROWS_AT_ONCE)
+            for part, numbers in some:
+                with np.errstate(over="ignore"):  # infinity is clipped
+                    scaled = numbers[rows] - self.mean[part]
+                    scaled /= self.scale[part]
+                filled[rows, part] = np.clip(scaled, -FARTHEST, FARTHEST, out=scaled)
 
     def show(self, row: NDArray[Any]) -> list[str]:
         """The cells of a row as they were written.
@@ -296,7 +317,9 @@ def _has_decimals(numbers: Numbers, places: int) -> bool:
 
 
 def _fit_category(name: str, texts: Sequence[str]) -> Category | str:
-    counts = Counter(text for text in texts if not is_absent(text))
+    counts = Counter(texts)
+    for absent in [text for text in counts if is_absent(text)]:
+        del counts[absent]
     total = counts.total()
     missing = total < len(texts)
     if are_truths(counts):
@@ -421,10 +444,31 @@ def spreads(x: NDArray[Any]) -> tuple[Numbers, Numbers]:
     >>> spreads(np.array([[1.0, 7.0], [np.nan, 7.0], [5.0, 7.0]]))
     (array([3., 7.]), array([2., 1.]))
     """
+    return _shared([_moments(x, complete=bool(np.isfinite(x).all()))])
+
+
+def column_spreads(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
+    """`spreads` of these columns side by side, without all of them copied there at once.
+
+    >>> column_spreads([np.array([1.0, np.nan, 5.0]), np.array([7.0, 7.0, 7.0])])
+    (array([3., 7.]), array([2., 1.]))
+    """
+    complete = all(bool(np.isfinite(column).all()) for column in columns)
+    # One column alone would be summed in another order, and differ in the last digit.
+    groups = np.array_split(np.arange(len(columns)), max(1, len(columns) // SIDE_BY_SIDE))
+    stacked = (np.stack([columns[place] for place in group], axis=1) for group in groups)
+    return _shared([_moments(x, complete=complete) for x in stacked])
+
+
+Moments = tuple[Numbers, Numbers, NDArray[Any], NDArray[Any]]  # mean, spread, least and most
+
+
+def _moments(x: NDArray[Any], *, complete: bool) -> Moments:
+    """Of each column; `complete` says whether all numbers of the table are known."""
     x = np.ascontiguousarray(x)  # sums in another order would differ in the last digit
     known = np.isfinite(x)
     with np.errstate(over="ignore", invalid="ignore"):
-        if known.all():
+        if complete:
             mean, spread = x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64)
             low, high = x.min(0), x.max(0)
         else:
@@ -438,6 +482,13 @@ def spreads(x: NDArray[Any]) -> tuple[Numbers, Numbers]:
             largest = np.abs(values).max()  # its square, or the sum, is beyond 64 bits
             mean[column] = (values / largest).mean() * largest
             spread[column] = (values / largest).std() * largest
+    return mean, spread, low, high
+
+
+def _shared(moments: Sequence[Moments]) -> tuple[Numbers, Numbers]:
+    """The means, and the spreads, which are one if most columns span the range of all."""
+    mean, spread, low, high = (np.concatenate(parts) for parts in zip(*moments, strict=True))
+    with np.errstate(over="ignore", invalid="ignore"):
         same_range = (low == low.min()) & (high == high.max())
         if len(spread) > 1 and same_range.mean() >= 0.5:
             shared = np.sqrt(np.square(spread).mean())

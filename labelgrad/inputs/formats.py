@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from labelgrad.inputs.base import join_few
-from labelgrad.inputs.cells import Cells, Format, Typed, typed, values
+from labelgrad.inputs.cells import Cells, Format, Typed, as_texts, typed, values
 from labelgrad.inputs.date_formats import ORDERS, DateFormat, date_formats, epoch_format
 from labelgrad.inputs.number_formats import NumberFormat, number_formats
 
@@ -58,9 +58,9 @@ def typed_table(
         if name not in written and name not in no_dates and (orders := date_formats(t))
     }
     notes += _settle_dates(columns, cells, unknown, possible, dates)
-    for name in texts:
-        column = columns[name]
-        if column.holds == "numbers" and column.format is None and name not in no_dates:
+    for name, column in columns.items():
+        untyped = not isinstance(cells[name], Typed) and name not in no_dates
+        if untyped and column.holds == "numbers" and column.format is None:
             columns[name] = _epoch(name, column)
     return TypedTable(columns, notes)
 
@@ -83,9 +83,10 @@ def _settle_numbers(
             points.append(name)
     doubtful: list[str] = []
     if unsure or commas:  # else nobody has to look at plain numbers
-        plain = [n for n in texts if columns[n].holds == "numbers"]
-        for name in plain:
-            with_point = [text for text in texts[name] if "." in text and text != "."]
+        untyped = [n for n in cells if not isinstance(cells[n], Typed)]
+        for name in [n for n in untyped if columns[n].holds == "numbers"]:
+            different = texts.get(name) or dict.fromkeys(as_texts(cells[name]))
+            with_point = [text for text in different if "." in text and text != "."]
             if any(not LIKE_THOUSANDS.fullmatch(text) for text in with_point):
                 points.append(name)
             elif with_point:
@@ -164,8 +165,8 @@ def _epoch(name: str, column: Typed) -> Typed:
 
 
 def _read(cells: Cells, holds: str, form: Format) -> Typed:
-    assert isinstance(cells, list)
-    known = {text: form.parse(text) for text in dict.fromkeys(cells)}
-    parsed = values(cells, known.__getitem__)
+    texts = as_texts(cells)
+    known = {text: form.parse(text) for text in dict.fromkeys(texts)}
+    parsed = values(texts, known.__getitem__)
     assert parsed is not None
     return Typed(holds, parsed, form)

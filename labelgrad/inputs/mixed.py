@@ -22,7 +22,7 @@ from labelgrad.encoders.base import PICTURES, TEXT, Encoder, record_of
 from labelgrad.encoders.cache import Features
 from labelgrad.encoders.text import letters_read
 from labelgrad.inputs.base import Encoding, Reading, join_few
-from labelgrad.inputs.cells import MISSING, Cells, Typed, as_texts
+from labelgrad.inputs.cells import MISSING, Cells, Typed, as_texts, is_absent
 from labelgrad.inputs.columns import FEW_TEXTS, MOST_CATEGORIES
 from labelgrad.inputs.encoded import (
     Block,
@@ -66,7 +66,9 @@ def encoded_columns(
     for name, column in cells.items():
         if column.holds != "texts":
             continue
-        texts = [text for text in as_texts(column) if text.casefold() not in MISSING]
+        cells_of = as_texts(column)
+        absent = {text for text in set(cells_of) if is_absent(text)}
+        texts = [text for text in cells_of if text not in absent]
         if texts and names_pictures(texts, folder):
             found[name] = PICTURES
         elif is_prose(texts):
@@ -170,8 +172,7 @@ def column_originals(
 
 def _texts(cells: Cells) -> list[str]:
     """The cells, empty where missing."""
-    texts = as_texts(cells if isinstance(cells, Typed) else Typed("texts", cells))
-    return ["" if text.casefold() in MISSING else text for text in texts]
+    return ["" if text.casefold() in MISSING else text for text in as_texts(cells)]
 
 
 def _features(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelgrad.augment.views import Noise
+from labelgrad.inputs.arrow_csv import csv_columns
 from labelgrad.inputs.base import (
     MOST_SHOWN,
     VERSION,
@@ -28,7 +29,14 @@ from labelgrad.inputs.base import (
     join_few,
 )
 from labelgrad.inputs.cells import Cells, Typed, as_texts, csv_rows, csv_separator
-from labelgrad.inputs.columns import ROW_LENGTH, Encoder, Number, column_notes, fit_column, spreads
+from labelgrad.inputs.columns import (
+    ROW_LENGTH,
+    Encoder,
+    Number,
+    column_notes,
+    column_spreads,
+    fit_column,
+)
 from labelgrad.inputs.encoded import Block, thumbnail
 from labelgrad.inputs.formats import typed_table
 from labelgrad.inputs.frames import FRAME, frame_columns, is_frame, series_cells
@@ -177,10 +185,7 @@ def columns_of(data: Any) -> tuple[str, dict[str, Cells]]:
     elif data.suffix.lower() in (".parquet", ".pq"):
         file, (names, cells) = data.name, _parquet(data)
     else:
-        file, rows = data.name, [row for _, row in csv_rows(data)]
-        if not rows:
-            raise ValueError(f"{file} is empty: a table needs a header and rows below it.")
-        names, cells = rows[0], [list(column) for column in zip(*rows[1:], strict=True)]
+        file, (names, cells) = data.name, csv_columns(data) or _csv(data)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ValueError(
@@ -190,6 +195,13 @@ def columns_of(data: Any) -> tuple[str, dict[str, Cells]]:
     if not _count(found):
         raise ValueError(f"{file} has no rows below its header.")
     return file, found
+
+
+def _csv(path: Path) -> tuple[list[str], list[Cells]]:
+    rows = [row for _, row in csv_rows(path)]
+    if not rows:
+        raise ValueError(f"{path.name} is empty: a table needs a header and rows below it.")
+    return rows[0], [list(column) for column in zip(*rows[1:], strict=True)]
 
 
 def _parquet(path: Path) -> tuple[list[str], list[Cells]]:
@@ -276,7 +288,7 @@ def _fit(known: dict[str, Typed], *, of_file: bool) -> _Fitted:
     # Numbers may all be of one kind, such as pixels; a date is of its own.
     for names in [plain, *([column.name] for column in numbers if column.date)]:
         if names:
-            mean, spread = spreads(np.stack([known[name].values for name in names], axis=1))
+            mean, spread = column_spreads([np.asarray(known[name].values) for name in names])
             statistics |= zip(names, zip(mean, spread, strict=True), strict=True)
     ordered = np.array([statistics[column.name] for column in numbers]).reshape(-1, 2)
     encoder = Encoder.fit(columns, *ordered.T) if columns else None

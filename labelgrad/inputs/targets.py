@@ -224,7 +224,7 @@ def _classification(cells: Sequence[str], numeric: bool, reason: str, where: str
     if len(classes) < 2:
         raise ValueError(f"{where} has only one class, {classes[0]!r}: there must be two or more.")
     index = {name: i for i, name in enumerate(classes)} | {"": -1}
-    y = torch.tensor([index[name] for name in named])
+    y = torch.from_numpy(np.array([index[name] for name in named], dtype=np.int64))
     notes = [reason, *_unlabeled_note(named.count("")), *_class_notes(counts, classes)]
     notes += _marker_note(cells) if numeric else []
     return Targets(y, "classification", tuple(classes), notes)
