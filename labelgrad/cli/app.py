@@ -380,6 +380,9 @@ def compare(
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 2,
+    dask: Annotated[
+        str | None, typer.Option(help="Train on this cluster, such as tcp://host:8786.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder; runs/compare-DATA if not given.")
     ] = None,
@@ -387,7 +390,8 @@ def compare(
     """Train several methods with several seeds, and say which is best or whether it is chance.
 
     All are judged by the same labels, held out as fit does it. Killed or stopped, the same command
-    goes on; finished trainings are not run again.
+    goes on; finished trainings are not run again. With --dask they are trained by the workers of a
+    Dask cluster, which need labelgrad and get the data from here (pip install 'labelgrad[dask]').
     """
     from labelgrad.cli.compare import run_compare
 
@@ -412,6 +416,7 @@ def compare(
         mirror=mirror or None,
         device=device,
         workers=workers,
+        dask=dask,
         command=typed(),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from rich.table import Column, Table
 from rich.text import Text
 
+from labelgrad.cli.cluster import dask_cluster
 from labelgrad.cli.console import Terminal, say
 from labelgrad.cli.fit import shown_on_the_way
 from labelgrad.fitting.compare import compare
@@ -16,13 +18,17 @@ from labelgrad.fitting.ranking import Ranking, Scored
 from labelgrad.training.results import RESULTS
 
 
-def run_compare(data: Path, *, out: Path, **options: Any) -> None:
-    """Train what is not in the folder yet, and print the ranking."""
+def run_compare(data: Path, *, out: Path, dask: str | None, **options: Any) -> None:
+    """Train what is not in the folder yet, here or by a Dask cluster, and print the ranking."""
     console = Terminal()
-    with shown_on_the_way(data, console) as (on_data, update, bars):
+    with (
+        nullcontext() if dask is None else dask_cluster(dask) as executor,
+        shown_on_the_way(data, console) as (on_data, update, bars),
+    ):
         found = compare(
             data,
             out=out,
+            executor=executor,
             on_data=on_data,
             on_note=partial(say, console),
             on_progress=update,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def compare(
     mirror: bool | None = None,
     device: str = "cpu",
     workers: int = 1,
+    executor: Executor | None = None,
     out: str | Path | None = None,
     command: str = "labelgrad.compare",
     on_data: Callable[[Dataset], None] | None = None,
@@ -75,6 +77,9 @@ def compare(
     `mirror`, `device`, `workers`, `on_data`, `on_note` and `on_progress`. A seed deals the labels
     into folds as `fit` does, and gives the first weights and the batches: the same for all methods.
     Methods may be peers, too, such as "random-forest" (`labelgrad.peers`).
+
+    With an `executor`, any `concurrent.futures.Executor`, the trials go there in place of `workers`
+    of this machine, each with the data; `on_progress` then hears of each at its end alone.
 
     With `out` finished trials are kept, and not run again; `command` is written down beside them.
     `on_trial` is given how many of the trials are done.
@@ -119,13 +124,15 @@ def compare(
             results.add(found)
 
     told = Callbacks(on_progress, on_trial)
-    if workers > 1:
+    if workers > 1 or executor is not None:
         handed = as_arrays(dataset)
         jobs = {
             name: {"dataset": handed, "plan": plan, "device": device}
             for name, plan in to_do.items()
         }
-        finish_all(make_trial, jobs, workers=workers, progress=told, when_done=keep)
+        finish_all(
+            make_trial, jobs, workers=workers, progress=told, when_done=keep, executor=executor
+        )
     else:
         for number, (name, plan) in enumerate(to_do.items(), 1):
             trial = make_trial(dataset, plan, device)

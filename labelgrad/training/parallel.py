@@ -10,11 +10,20 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
+from math import nan
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.queues import SimpleQueue
-from threading import Thread
+from multiprocessing.synchronize import Event
+from threading import Lock, Thread
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
 
@@ -24,8 +33,10 @@ Settings = dict[str, Any]
 History = list[dict[str, Any]]
 Told = tuple[str, int, int, float]
 PAUSE = 0.1  # seconds between two looks at how far the work has come
+RETRIES = 2  # new pools in a row after a process died, with no job done between
 
 _told: SimpleQueue[Told] | None = None  # in a worker: where it tells its progress
+_in_turn = Lock()
 
 
 class Work(Protocol):
@@ -66,40 +77,124 @@ def finish_all(
     workers: int,
     progress: Progress,
     when_done: Callable[[str, History], None] = lambda name, history: None,
+    executor: Executor | None = None,
 ) -> dict[str, History]:
     """Do every job to its end; gives the history of each under its name.
 
     `when_done` is called here, in the parent, as each job ends, so that it can be kept at once.
+    The jobs go to so many `workers`, processes of this machine, or to an `executor`, which may have
+    others. A process of ours that dies costs its jobs a new beginning; an executor has its own way.
     Under `torchrun` its processes do one job after the other, each of them together.
     """
     group = here()
     jobs = group.first(lambda: dict(jobs))
+    if group.size > 1 and executor is not None:
+        raise ValueError(
+            f"The {group.size} processes of torchrun do every job together, and an executor was "
+            f"given to do them; use one of the two."
+        )
     if not jobs:
         return {}
     if group.size > 1:
         return _one_by_one(make, jobs, progress, when_done)
-    _keep_memory()
-    context = get_context("spawn")  # a forked PyTorch can hang
-    told: SimpleQueue[Told] = context.SimpleQueue()  # what is put there is there at once
-    count = min(workers, len(jobs))
-    with progress, ProcessPoolExecutor(count, context, _begin, (told,)) as pool:
+    found: dict[str, History] = {}
+
+    def keep(name: str, history: History) -> None:
+        found[name] = history
+        when_done(name, history)
+        progress.count(len(found), len(jobs))
+
+    with progress:
+        progress.count(0, len(jobs))
+        if executor is not None:
+            _by_executor(executor, make, jobs, progress, keep)
+        else:
+            _by_pools(make, jobs, workers, progress, keep)
+    return {name: found[name] for name in jobs}
+
+
+def _by_executor(
+    executor: Executor,
+    make: Callable[..., Work],
+    jobs: Mapping[str, Settings],
+    progress: Progress,
+    keep: Callable[[str, History], None],
+) -> None:
+    """Nothing is heard of a job before its end: it may be on another machine."""
+
+    def ended(name: str, history: History) -> None:
+        progress.update(name, 1, 1, nan)
+        keep(name, history)
+
+    futures: dict[Future[History], str] = {}
+    try:
+        for name, settings in jobs.items():
+            futures[executor.submit(_finish_elsewhere, name, make, settings)] = name
+        _watch(futures, ended)
+    except BaseException as error:
+        for future in futures:
+            future.cancel()
+        if isinstance(error, (BrokenExecutor, CancelledError)):
+            raise RuntimeError(
+                "the executor ended before its jobs were done; build a new one, and see why the "
+                "processes or the scheduler behind it went away."
+            ) from error
+        raise
+
+
+def _by_pools(
+    make: Callable[..., Work],
+    jobs: Mapping[str, Settings],
+    workers: int,
+    progress: Progress,
+    keep: Callable[[str, History], None],
+) -> None:
+    """A process that is killed takes its pool along; what is left to do goes to a new one."""
+    left, in_vain = dict(jobs), 0
+
+    def kept(name: str, history: History) -> None:
+        nonlocal in_vain
+        del left[name]
+        in_vain = 0
+        keep(name, history)
+
+    while left:
+        began = get_context("spawn").Event()
         try:
-            futures = {
-                pool.submit(_finish, name, make, settings): name for name, settings in jobs.items()
-            }
-            _watch(futures, told, progress, when_done)
-        except BaseException as error:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in active_children():
-                child.terminate()
-            if isinstance(error, BrokenProcessPool):
+            _by_one_pool(make, left, workers, progress, kept, began)
+        except BrokenProcessPool as error:
+            in_vain += 1
+            if not began.is_set() or in_vain > RETRIES:
                 raise RuntimeError(
                     "a process ended before its work was done: it was killed, memory ran out, or a "
                     "script that trains in several processes does so outside of "
                     "`if __name__ == '__main__':`, where each of them would start anew."
                 ) from error
+
+
+def _by_one_pool(
+    make: Callable[..., Work],
+    jobs: Mapping[str, Settings],
+    workers: int,
+    progress: Progress,
+    keep: Callable[[str, History], None],
+    began: Event,
+) -> None:
+    _keep_memory()
+    context = get_context("spawn")  # a forked PyTorch can hang
+    told: SimpleQueue[Told] = context.SimpleQueue()  # what is put there is there at once
+    count = min(workers, len(jobs))
+    with ProcessPoolExecutor(count, context, _begin, (told, began)) as pool:
+        try:
+            futures = {
+                pool.submit(_finish, name, make, settings): name for name, settings in jobs.items()
+            }
+            _watch(futures, keep, lambda: _pass_on(told, progress))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in active_children():
+                child.terminate()
             raise
-        return {name: future.result() for future, name in futures.items()}
 
 
 def _one_by_one(
@@ -123,19 +218,20 @@ def _one_by_one(
 
 def _watch(
     futures: Mapping[Future[History], str],
-    told: SimpleQueue[Told],
-    progress: Progress,
-    when_done: Callable[[str, History], None],
+    keep: Callable[[str, History], None],
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
     waiting = set(futures)
-    progress.count(0, len(futures))
     while waiting:
         done, waiting = wait(waiting, timeout=PAUSE)
-        _pass_on(told, progress)
-        for future in done:
-            when_done(futures[future], future.result())  # an error in a worker is an error here
-        if done:
-            progress.count(len(futures) - len(waiting), len(futures))
+        meanwhile()
+        # Those with a result first: a process that dies makes errors of all others of its pool.
+        for future in sorted(done, key=_is_without_result):
+            keep(futures[future], future.result())  # an error in a worker is an error here
+
+
+def _is_without_result(future: Future[History]) -> bool:
+    return future.cancelled() or future.exception() is not None
 
 
 def _pass_on(told: SimpleQueue[Told], progress: Progress) -> None:
@@ -150,10 +246,11 @@ def _keep_memory() -> None:
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**31))
 
 
-def _begin(told: SimpleQueue[Told]) -> None:
+def _begin(told: SimpleQueue[Told], began: Event) -> None:
     import torch
 
     global _told
+    began.set()
     _told = told
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)  # the workers share the cores; their threads would only fight
@@ -167,6 +264,23 @@ def _finish(name: str, make: Callable[..., Work], settings: Settings) -> History
             last = time.monotonic()
             _tell(name, record["step"], work.steps, record["loss"])
     return work.history
+
+
+def _finish_elsewhere(name: str, make: Callable[..., Work], settings: Settings) -> History:
+    """A job in a process that may have several threads, and belongs to somebody else.
+
+    PyTorch's random numbers and forward mode are the process's, so its jobs take turns. One thread
+    each, as in a pool of ours: another number of them would round otherwise.
+    """
+    import torch
+
+    with _in_turn:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return _finish(name, make, settings)
+        finally:
+            torch.set_num_threads(before)
 
 
 def _leave_with_parent() -> None:
