@@ -180,6 +180,14 @@ def test_settings_of_an_estimator(setting, said):
         refused(said, PooledClassifier("", **({"steps": 3} | setting)).fit, X, Y)
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (6,)])
+@pytest.mark.parametrize("estimator", [labelgrad.LGAClassifier, labelgrad.PooledClassifier])
+def test_data_of_an_estimator_that_are_no_table(estimator, shape):
+    with pytest.raises(ValueError, match="Reshape your data") as refused:
+        estimator().fit(np.zeros(shape), Y[:6])
+    assert "\n" not in str(refused.value)
+
+
 def test_ten_thousand_workers_are_no_more_than_there_are_trainings(monkeypatch, tmp_path):
     handed = []
     monkeypatch.setattr(

@@ -89,13 +89,16 @@ class Inputs:
     def _numbers(self, X: Any, *, reset: bool) -> Array:
         """X as an array of numbers: a table, or any shape when the network is the user's own."""
         own = self.module is not None
-        checked: Array = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=np.float32 if own else np.float64,
-            allow_nd=own,
-            ensure_2d=not own,
-            ensure_all_finite="allow-nan" if not own and self.standardize else True,
-        )
+        try:
+            checked: Array = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=np.float32 if own else np.float64,
+                allow_nd=own,
+                ensure_2d=not own,
+                ensure_all_finite="allow-nan" if not own and self.standardize else True,
+            )
+        except ValueError as error:  # scikit-learn's own have several lines
+            raise ValueError(" ".join(str(error).split())) from error
         return checked
