@@ -35,12 +35,7 @@ class Search:
     def __init__(
         self, path: Path, data: str, method: str, *, seed: int = 0, finished: Sequence[Line] = ()
     ):
-        try:
-            import optuna
-        except ImportError:
-            raise ImportError(
-                "a search needs Optuna, which is not installed; pip install 'labelgrad[tune]'."
-            ) from None
+        optuna = needed_optuna()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.method, self.seed = method, seed
@@ -52,8 +47,7 @@ class Search:
         )
         self._catch_up({line["number"]: line for line in finished if line["method"] == method})
         if not self.study.trials:
-            usual = {name: own.usual for name, own in own_settings(method).items()}
-            self.study.enqueue_trial({"learning_rate": LEARNING_RATE.usual, **usual})
+            self.study.enqueue_trial(usual_settings(method))
 
     @property
     def done(self) -> int:
@@ -67,13 +61,7 @@ class Search:
         number = self.done
         seed = mixed_seed(self.seed, number) % 2**32
         self.study.sampler = optuna.samplers.TPESampler(seed=seed)
-        trial = self.study.ask()
-        rate = _suggest(trial, "learning_rate", LEARNING_RATE)
-        terms: dict[str, dict[str, float]] = {}
-        for name, own in own_settings(self.method).items():
-            term, setting = name.split(".")
-            terms.setdefault(term, {})[setting] = _suggest(trial, name, own)
-        return number, Hyperparameters(rate, terms)
+        return number, suggested(self.study.ask(), self.method)
 
     def tell(self, value: float) -> None:
         """The trial that was asked for last has this validation error."""
@@ -111,6 +99,33 @@ class Search:
                 value=line["validation_error"],
             )
         )
+
+
+def needed_optuna() -> Any:
+    """Optuna, or how to get it."""
+    try:
+        import optuna
+    except ImportError:
+        raise ImportError(
+            "a search needs Optuna, which is not installed; pip install 'labelgrad[tune]'."
+        ) from None
+    return optuna
+
+
+def usual_settings(method: str) -> dict[str, float]:
+    """Where a search begins, by the names that Optuna knows."""
+    usual = {name: own.usual for name, own in own_settings(method).items()}
+    return {"learning_rate": LEARNING_RATE.usual, **usual}
+
+
+def suggested(trial: Any, method: str) -> Hyperparameters:
+    """The settings that Optuna has for a trial of the method."""
+    rate = _suggest(trial, "learning_rate", LEARNING_RATE)
+    terms: dict[str, dict[str, float]] = {}
+    for name, own in own_settings(method).items():
+        term, setting = name.split(".")
+        terms.setdefault(term, {})[setting] = _suggest(trial, name, own)
+    return Hyperparameters(rate, terms)
 
 
 def _suggest(trial: Any, name: str, own: SearchRange) -> float:

@@ -83,11 +83,19 @@ def tune(
     data: Annotated[
         Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")
     ] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Search with others: postgresql://user@host/database.")
+    ] = None,
+    heartbeat: Annotated[
+        int, typer.Option(min=1, help="With --storage: seconds between signs of life.")
+    ] = 60,
     out: Annotated[Path | None, typer.Option(help="Folder; runs/tune-NAME if not given.")] = None,
 ) -> None:
     """Look for settings: on the shells by distance from the paper's curves, on pictures by Optuna.
 
     Killed or stopped, the same command goes on where it was; finished trials are not run again.
+    With --storage the same command on any number of machines works on one search, and a trial whose
+    machine has died is run again by another. Which settings are tried then depends on who is when.
     """
     from labelgrad.datasets.picture_sets import SETS
 
@@ -96,6 +104,8 @@ def tune(
     check_choice("--scale", scale or scales[0], scales)
     folder = out or Path("runs") / f"tune-{experiment}"
     if experiment == "synthetic":
+        if storage is not None:
+            raise ValueError("--storage is for picture sets; the search on the shells has stages.")
         from labelgrad.paper.commands.tune_synthetic import tune_synthetic
 
         tune_synthetic(
@@ -108,7 +118,7 @@ def tune(
         )
         return
     from labelgrad.paper.commands.options import Options
-    from labelgrad.paper.commands.tune_pictures import tune_pictures
+    from labelgrad.paper.commands.tune_pictures import tune_pictures, tune_together
 
     options = Options(
         trials or 6,
@@ -120,4 +130,7 @@ def tune(
         labels=(labels,),
         data=data,
     )
-    tune_pictures(experiment, options, seed=seed)
+    if storage is None:
+        tune_pictures(experiment, options, seed=seed)
+    else:
+        tune_together(experiment, options, seed=seed, storage=storage, heartbeat=heartbeat)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from labelgrad.cli.console import Terminal, add_missing
+from labelgrad.cli.console import Terminal, add_missing, progress
 from labelgrad.paper.commands.options import Options
 from labelgrad.paper.commands.pictures import PAPER, TODAY, ready, spelled
 from labelgrad.training.results import Line, Results
@@ -28,6 +28,29 @@ def tune_pictures(data: str, options: Options, *, seed: int) -> None:
     }
     while any(search.done < options.trials for search in searches.values()):
         _round(data, searches, results, options)
+    mine = [line for line in results.lines if line["method"] in methods]
+    Terminal().print(tuned_table(mine, options.trials))
+
+
+def tune_together(data: str, options: Options, *, seed: int, storage: str, heartbeat: int) -> None:
+    """The same beside other processes, which may be anywhere, until all of it is done."""
+    from labelgrad.paper.picture_task import SIZES
+    from labelgrad.paper.shared_search import SearchWorker, Shared, without_password
+    from labelgrad.training.parallel import finish_all
+
+    ready(data, options)
+    methods = tuple(spelled(name) for name in options.methods or (*PAPER, *TODAY))
+    size, labels = asdict(SIZES[options.scale]), options.labels[0]
+    results = Results(options.out, {"size": size, "labels": labels, "search_seed": seed})
+    shared = Shared(storage, data, labels, options.scale, options.trials, seed, heartbeat)
+    job: dict[str, Any] = {"shared": shared, "methods": methods, "data_folder": options.data}
+    here = SearchWorker(**job)  # says what is wrong with the database before others begin
+    known = {(line["method"], line["number"]) for line in results.lines}
+    if any((name, number) not in known for name in methods for number in range(options.trials)):
+        results.begin(without_password(options.command))
+        jobs = {f"worker {number + 1}": job for number in range(options.workers)}
+        finish_all(SearchWorker, jobs, workers=options.workers, progress=progress(Terminal()))
+        results.add(line for line in here.history if (line["method"], line["number"]) not in known)
     mine = [line for line in results.lines if line["method"] in methods]
     Terminal().print(tuned_table(mine, options.trials))
 

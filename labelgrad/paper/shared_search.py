@@ -1,0 +1,294 @@
+"""One search for settings by any number of processes and machines, which share a database.
+
+A method's budget is so many places, numbered from 0. A place is taken by one process at a time,
+which tells the database every few seconds that it lives; a place whose process fell silent is free
+again, with the settings it had. Place 0 has the usual settings, and a place's random numbers follow
+from the seed; from the eleventh on settings also follow from whatever had ended by then.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from labelgrad.functional import mixed_seed
+from labelgrad.paper.picture_task import Task
+from labelgrad.paper.picture_tuning import (
+    SEED,
+    PictureTuningTrial,
+    needed_optuna,
+    suggested,
+    usual_settings,
+)
+from labelgrad.paper.settings import Hyperparameters
+from labelgrad.training.results import Line
+
+PLACE, LINE = "place", "line"  # what a trial in the database says of itself
+DRIVERS = ("psycopg2", "psycopg")
+ATTEMPTS = 5  # to make the tables, which several processes may do at once
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all processes of a search have in common; others in the same database differ in it."""
+
+    url: str
+    data: str
+    labels: int
+    scale: str
+    trials: int  # of each method
+    seed: int = 0
+    heartbeat: int = 60  # seconds between two signs of life; silent for twice as long is dead
+
+    def name(self, method: str) -> str:
+        """What the search of a method is called in the database."""
+        return f"{self.data}, {method}, {self.labels} labels, {self.scale}, seed {self.seed}"
+
+
+class SharedSearch:
+    """One method's places, and the lines of those that are done.
+
+    >>> from tempfile import mkdtemp
+    >>> shared = Shared(f"sqlite:///{mkdtemp()}/search", "digits", 50, "tiny", trials=2)
+    >>> search = SharedSearch(opened(shared), shared, "supervised")
+    >>> while search.take_one(lambda place, settings: {"number": place, "validation_error": 0.1}):
+    ...     pass
+    >>> [line["number"] for line in search.lines], search.is_done
+    ([0, 1], True)
+    """
+
+    def __init__(self, storage: Any, shared: Shared, method: str):
+        import optuna
+
+        self.shared, self.method = shared, method
+        self.study = optuna.create_study(
+            storage=storage,
+            study_name=shared.name(method),
+            direction="minimize",
+            load_if_exists=True,
+        )
+        self._bare: dict[int, float] = {}  # when a trial without settings was first seen
+
+    @property
+    def lines(self) -> list[Line]:
+        """One line of each place that is done, in their order."""
+        done: dict[int, Line] = {}
+        for trial in self._trials("COMPLETE"):
+            done.setdefault(trial.user_attrs[PLACE], trial.user_attrs[LINE])
+        return [done[place] for place in range(self.shared.trials) if place in done]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether each place is."""
+        return len(self.lines) == self.shared.trials
+
+    def take_one(self, train: Callable[[int, Hyperparameters], Line]) -> bool:
+        """Do a place that is free; false where none is at the moment."""
+        import optuna
+
+        self._free_the_dead()
+        if not self._trials("WAITING"):
+            return False
+        taken_for_dead = False
+
+        def objective(trial: Any) -> float:
+            nonlocal taken_for_dead
+            place = trial.user_attrs.get(PLACE)
+            if place is None or self._is_anothers(place, trial.number):
+                raise optuna.TrialPruned  # before it has settings, so that no search learns of it
+            trial.study.sampler = _sampler(mixed_seed(self.shared.seed, place) % 2**32)
+            line = train(place, suggested(trial, self.method))
+            try:
+                trial.set_user_attr(LINE, line)
+            except optuna.exceptions.UpdateFinishedTrialError:
+                taken_for_dead = True
+                raise
+            return float(line["validation_error"])
+
+        try:
+            self.study.optimize(objective, n_trials=1)
+        except (optuna.exceptions.UpdateFinishedTrialError, ValueError):
+            if not taken_for_dead:  # else another process has its place by now
+                raise
+        return True
+
+    def _trials(self, *states: str) -> list[Any]:
+        return [t for t in self.study.get_trials(deepcopy=False) if t.state.name in states]
+
+    def _is_anothers(self, place: int, number: int) -> bool:
+        """Two processes may have made one place at the same moment: the earlier trial has it."""
+        return any(
+            trial.state.name == "COMPLETE" or trial.number < number
+            for trial in self._trials("COMPLETE", "RUNNING")
+            if trial.user_attrs.get(PLACE) == place and trial.number != number
+        )
+
+    def _free_the_dead(self) -> None:
+        """Let each place be waiting, under way or done."""
+        import optuna
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            optuna.storages.fail_stale_trials(self.study)
+        for trial in self._trials("RUNNING"):  # killed before its first sign of life
+            silent = time.monotonic() - self._bare.setdefault(trial.number, time.monotonic())
+            if not trial.params and silent > 2 * self.shared.heartbeat:
+                fail = optuna.trial.TrialState.FAIL
+                self.study.tell(trial.number, state=fail, skip_if_finished=True)
+        held = {t.user_attrs.get(PLACE) for t in self._trials("WAITING", "RUNNING", "COMPLETE")}
+        had = {t.user_attrs.get(PLACE): t.params for t in self._trials("FAIL") if t.params}
+        for place in range(self.shared.trials):
+            if place not in held:
+                settings = usual_settings(self.method) if place == 0 else had.get(place, {})
+                self.study.enqueue_trial(settings, user_attrs={PLACE: place})
+
+
+class SearchWorker:
+    """A process's part of a search: whatever is free, method by method, until all is done."""
+
+    def __init__(self, *, shared: Shared, methods: tuple[str, ...], data_folder: Path | None):
+        self.shared, self._data_folder = shared, data_folder
+        storage = opened(shared)
+        self.searches = [SharedSearch(storage, shared, method) for method in methods]
+        self.steps = len(methods) * shared.trials
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        from optuna.exceptions import StorageInternalError
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            while not all(search.is_done for search in self.searches):
+                took = [search.take_one(self._training(search.method)) for search in self.searches]
+                if not any(took):  # others are at work, and may die
+                    time.sleep(min(1.0, self.shared.heartbeat / 2))
+                yield {"step": len(self.history), "loss": nan}
+        except (SQLAlchemyError, StorageInternalError) as error:
+            raise RuntimeError(
+                f"the database {without_password(self.shared.url)} went away; what had ended is "
+                f"in it, and the same command goes on."
+            ) from error
+
+    @property
+    def history(self) -> list[Line]:
+        """The lines of all processes."""
+        return [line for search in self.searches for line in search.lines]
+
+    def _training(self, method: str) -> Callable[[int, Hyperparameters], Line]:
+        def train(place: int, settings: Hyperparameters) -> Line:
+            shared = self.shared
+            trial = PictureTuningTrial(
+                task=Task(shared.data, method, shared.labels, SEED),
+                number=place,
+                settings=settings,
+                scale=shared.scale,
+                data_folder=self._data_folder,
+            )
+            for _ in trial:
+                pass
+            return trial.history[0]
+
+        return train
+
+
+def opened(shared: Shared) -> Any:
+    """The database, with Optuna's tables in it."""
+    optuna = needed_optuna()
+    from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, ProgrammingError
+
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)  # errors are raised here, and said once
+    shown = without_password(shared.url)
+    for attempt in range(ATTEMPTS):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                storage = optuna.storages.RDBStorage(
+                    with_driver(shared.url),
+                    {"pool_pre_ping": True},  # a connection may be cut during a long training
+                    heartbeat_interval=shared.heartbeat,
+                )
+            return _patient(storage)
+        except ArgumentError as error:
+            raise ValueError(
+                f"--storage needs an address such as postgresql://user@host/database, got {shown}."
+            ) from error
+        except ImportError as error:
+            raise ImportError(
+                f"--storage {shown} needs a driver that is not installed; for PostgreSQL, "
+                f"pip install psycopg2-binary."
+            ) from error
+        except OperationalError as error:
+            said = " ".join(str(error.orig).split())
+            raise ValueError(
+                f"--storage needs a database that answers, and {shown} cannot be used ({said}); "
+                f"start it, make it, or correct the address."
+            ) from error
+        except (IntegrityError, ProgrammingError) as error:
+            if attempt + 1 == ATTEMPTS:
+                said = " ".join(str(error.orig).split())
+                raise ValueError(
+                    f"--storage needs a database in which tables can be made, and {shown} refuses "
+                    f"({said}); use another, or another user."
+                ) from error
+            time.sleep(0.5)
+        except RuntimeError as error:
+            if "table schema" not in str(error):
+                raise
+            raise ValueError(
+                f"--storage {shown} has tables of another version than Optuna "
+                f"{optuna.__version__} needs; use another database, or see "
+                f"`optuna storage upgrade`."
+            ) from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+def with_driver(url: str) -> str:
+    """The address with the driver of PostgreSQL that is installed; SQLAlchemy's usual one varies.
+
+    >>> with_driver("sqlite:///search")
+    'sqlite:///search'
+    """
+    for kind in ("postgresql://", "postgres://"):
+        if url.startswith(kind):
+            installed = [driver for driver in DRIVERS if find_spec(driver)]
+            return f"postgresql+{[*installed, DRIVERS[0]][0]}://{url.removeprefix(kind)}"
+    return url
+
+
+def without_password(text: str) -> str:
+    """A text with an address in it that can be shown, and written down.
+
+    >>> without_password("postgresql://me:secret@host:5432/search")
+    'postgresql://me:***@host:5432/search'
+    """
+    return re.sub(r"(://[^:/@\s]*:)\S+@", r"\1***@", text)
+
+
+def _patient(storage: Any) -> Any:
+    """A database that is away for a moment costs a sign of life, and not all that would follow."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    beat = storage.record_heartbeat
+
+    def beat_if_it_answers(trial_id: int) -> None:
+        with suppress(SQLAlchemyError, StorageInternalError):
+            beat(trial_id)
+
+    storage.record_heartbeat = beat_if_it_answers
+    return storage
+
+
+def _sampler(seed: int) -> Any:
+    import optuna
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
