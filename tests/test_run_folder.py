@@ -17,7 +17,14 @@ from safetensors.torch import load, save
 import labelgrad
 from labelgrad.files import read_sealed, read_tensors
 from labelgrad.fitting import conclusion
-from labelgrad.fitting.run_folder import DIGESTS, LOCK, in_use, read_digests, write_files
+from labelgrad.fitting.run_folder import (
+    DIGESTS,
+    LOCK,
+    check_not_in_use,
+    in_use,
+    read_digests,
+    write_files,
+)
 from tests.command import labelgrad_here, one_sentence
 
 EDITABLE = ("labels.csv",)
@@ -265,6 +272,18 @@ def test_a_folder_in_use_is_refused_with_the_process_and_a_dead_one_lets_go(tmp_
         assert len(labelgrad.load(run).predict(data()[0])) == 60, "reading is free"
         holder.kill()
     labelgrad.fit(*data(), out=run, resume=True)
+
+
+def test_a_lock_without_a_number_yet_is_waited_for(tmp_path):
+    import fcntl
+
+    with (tmp_path / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        later = threading.Timer(0.05, lambda: (lock.write("12345\n"), lock.flush()))
+        later.start()
+        with pytest.raises(ValueError, match="in use by process 12345"):
+            check_not_in_use(tmp_path)
+        later.join()
 
 
 def test_of_threads_that_begin_in_one_folder_one_does(tmp_path):

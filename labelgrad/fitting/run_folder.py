@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ except ImportError:  # of Windows; there nothing keeps two processes apart
 DIGESTS, LOCK = "digests.json", ".lock"
 VERSION = 1
 AGAIN = "fit again with --resume"
+A_MOMENT = 1.0  # seconds in which a process that has a lock has written its number into it
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # of file systems that have none
 
 
@@ -175,6 +177,9 @@ def _lock(folder: Path) -> int | None:
 
 
 def _in_use_by(folder: Path, handle: int) -> str:
-    number = os.pread(handle, 20, 0).decode("ascii", "replace").strip()
+    ends, number = time.monotonic() + A_MOMENT, ""
+    while not number and time.monotonic() < ends:  # the lock is held before its number is written
+        number = os.pread(handle, 20, 0).decode("ascii", "replace").strip()
+        time.sleep(0 if number else A_MOMENT / 100)
     who = f"process {number}" if number.isdigit() else "another process"
     return f"{folder} is in use by {who}; wait until it is done, or choose another folder."
