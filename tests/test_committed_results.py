@@ -177,6 +177,7 @@ def standing_of(task, folder="peers"):
         ("Ten labels a class", "peers"),
         ("As many labels, drawn at random", "peers-at-random"),
         ("Five labels a class", "peers-5"),
+        ("Thirty labels a class", "peers-30"),
     ],
 )
 def test_the_standing_among_peers_is_that_of_the_results(section, folder):

@@ -305,7 +305,16 @@ def test_of_threads_that_begin_in_one_folder_one_does(tmp_path):
         thread.join()
     assert (len(entered), len(refused)) == (1, 3)
     assert all(str(os.getpid()) in said for said in refused)
-    assert not (tmp_path / "new").exists(), "nothing came of it"
+    # One who is refused may have made the folder, and it then stays; no file does.
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_folder_of_which_nothing_came_is_removed(tmp_path):
+    (tmp_path / "mine").mkdir()
+    for folder in (tmp_path / "new" / "run", tmp_path / "mine"):
+        with in_use(folder):
+            assert (folder / LOCK).exists()
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 
 # Ctrl-C

@@ -114,7 +114,7 @@ def in_use(folder: Path | None) -> Iterator[None]:
     """Be the only one to write into a run folder; a ValueError names the process that does.
 
     The system lets go of the lock of a process that dies, however it dies. A folder that was made
-    for it is removed if nothing came of it.
+    for it is removed if nothing came of it and nobody else began there at the same moment.
     """
     if folder is None or fcntl is None:
         yield
