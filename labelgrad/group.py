@@ -13,6 +13,7 @@ import atexit
 import multiprocessing
 import os
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,7 +30,8 @@ from labelgrad.files import leave_writing_to_another
 T = TypeVar("T")
 TIMEOUT = "LABELGRAD_TIMEOUT"  # an environment variable: seconds that processes wait for each other
 USUAL_TIMEOUT = 600.0
-LONG = timedelta(days=30)  # what the first process does alone may take its time
+LONGEST = 30 * 24 * 3600.0  # seconds that may be asked for
+SIGNS, PAUSE = 10, 0.05  # signs of life in that time, and seconds between two looks for them
 GRACE = 3.0  # seconds for all who still can to say that they wait
 
 
@@ -131,14 +133,15 @@ class Torchrun(Group):
         box: list[Any] = [None]
         if self.rank == 0:
             try:
-                given = work()
+                with self._alive(key):
+                    given = work()
                 box[0] = pickle.dumps((given, None))
             except BaseException as error:
                 failure, box[0] = error, pickle.dumps((None, _picklable(error)))
             self._store.set(key, b"done")
         with self._named_errors():
             if self.rank:
-                self._store.wait([key], LONG)
+                self._wait_while_alive(key)
             dist.broadcast_object_list(box, src=0)
         if self.rank:
             given, failure = pickle.loads(box[0])
@@ -169,6 +172,35 @@ class Torchrun(Group):
         everybody = values.new_zeros(self.size, *values.shape)
         everybody[self.rank] = values
         return self._sum(everybody)
+
+    @contextmanager
+    def _alive(self, key: str) -> Iterator[None]:
+        """Signs of life while the first process works alone, which may take as long as it likes."""
+        done = threading.Event()
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # whoever had the store is gone: the others notice, too
+                while not done.wait(self._seconds / SIGNS):
+                    self._store.add(f"{key}-alive", 1)
+
+        telling = threading.Thread(target=tell, daemon=True)
+        telling.start()
+        try:
+            yield
+        finally:
+            done.set()
+            telling.join()
+
+    def _wait_while_alive(self, key: str) -> None:
+        """Wait for a key for as long as there are new signs of life."""
+        signs, since = 0, time.monotonic()
+        while not self._store.check([key]):
+            time.sleep(min(self._seconds, PAUSE))
+            now = self._store.add(f"{key}-alive", 0)
+            if now != signs:
+                signs, since = now, time.monotonic()
+            elif time.monotonic() - since > self._seconds:
+                raise RuntimeError("the first process gave no sign of life")
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -276,7 +308,7 @@ def _timeout() -> float:
         seconds = float(said)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds < LONG.total_seconds():
+    if not 0 < seconds < LONGEST:
         raise ValueError(f"{TIMEOUT} must be a number of seconds above 0, got {said!r}.")
     return seconds
 

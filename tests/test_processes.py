@@ -182,9 +182,6 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path, before, later)
 
 
 @pytest.mark.slow
-@pytest.mark.skip(
-    reason="known fault: who waits for a first process that was killed can wait for days"
-)
 def test_random_kills_of_random_processes_leave_no_trace(tmp_path):
     """Some while one trains, some while two, four and one again do: as if nobody had been killed.
 
@@ -221,6 +218,23 @@ def test_whoever_is_left_says_who_is_missing(tmp_path):
     for error in (left, other):
         assert isinstance(error, GroupError)
         assert "process 1 of 3 did not answer" in str(error)
+
+
+def test_the_first_process_may_work_alone_for_longer_than_it_may_be_silent():
+    def work(group):
+        return group.first(lambda: time.sleep(3) or "done")
+
+    assert together(2, work, seconds=1.0) == ["done", "done"]
+
+
+def test_nobody_waits_for_a_first_process_that_was_killed_at_its_work():
+    def work(group):
+        return group.first(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+    killed, left = together(2, work, seconds=1.0)
+    assert killed == "killed"
+    assert isinstance(left, GroupError)
+    assert "process 0 of 2 did not answer" in str(left)
 
 
 def test_who_hangs_is_named_when_time_is_up():
