@@ -87,13 +87,14 @@ def test_a_trial_goes_on_where_it_was_and_leaves_nothing_behind(tmp_path):
     assert not (tmp_path / "trial").exists()
 
 
-def test_a_search_is_the_same_killed_or_not(tmp_path):
+@pytest.mark.parametrize("method", ["lga", "lga+vat"])
+def test_a_search_is_the_same_killed_or_not(tmp_path, method):
     def three(path, killed):
-        search, found = Search(path, "digits", "lga", seed=1), []
+        search, found = Search(path, "digits", method, seed=1), []
         for value in (0.5, 0.3, 0.4):
             if killed:
                 search.ask()  # its process dies
-                search = Search(path, "digits", "lga", seed=1)
+                search = Search(path, "digits", method, seed=1)
             number, settings = search.ask()
             assert number == len(found)
             search.tell(value)
@@ -103,10 +104,32 @@ def test_a_search_is_the_same_killed_or_not(tmp_path):
     calm, killed = (three(tmp_path / f"{k}.sqlite", k) for k in (False, True))
     assert calm == killed
     assert calm[1] == 3
-    assert calm[0][0] == Hyperparameters(
-        1e-3, {"lga": {"speed": 0.4}, "supervised": {"weight": 1.0}}
-    )
+    assert calm[0][0].learning_rate == 1e-3
+    assert calm[0][0].terms["lga"] == {"speed": 0.4}
     assert len({settings.learning_rate for settings in calm[0]}) == 3
+
+
+def test_a_sum_is_searched_for_as_a_sum(tmp_path):
+    """It begins with usual values, then with its terms' own at the highest of their rates."""
+    search, found = Search(tmp_path / "a.sqlite", "digits", "lga+vat", seed=1), []
+    for value in (0.5, 0.3):
+        found.append(search.ask()[1])
+        search.tell(value)
+    assert found[0] == Hyperparameters(
+        1e-3, {"lga": {"speed": 0.4}, "supervised": {"weight": 1.0}, "vat": {"eps": 2.0}}
+    )
+    terms = [TUNED[name] for name in ("lga", "vat")]
+    assert found[1].learning_rate == max(term.learning_rate for term in terms)
+    assert found[1].terms == {**terms[0].terms, **terms[1].terms}
+
+
+def test_a_sum_has_as_many_trials_as_its_terms_together(tmp_path):
+    labelgrad_here(
+        "tune", "digits", "--methods", "vat,lga+vat", "--labels", 50, "--trials", 1,
+        "--workers", 1, "--scale", "tiny", "--out", tmp_path,
+    )  # fmt: skip
+    found = [line["method"] for line in lines(tmp_path)]
+    assert sorted(found) == ["lga+vat", "lga+vat", "vat"]
 
 
 def test_a_search_goes_on_without_its_file(tmp_path):
@@ -205,7 +228,7 @@ def test_a_killed_search_goes_on(tmp_path):
     assert said.returncode == 0, said.stderr
     found = lines(tmp_path)
     assert sorted(line["method"] for line in found) == ["lga", "lga", "supervised", "supervised"]
-    assert "The best of 2 trials" in said.stdout
+    assert "The best trial of each method" in said.stdout
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from labelgrad.paper import shared_search
-from labelgrad.paper.picture_tuning import usual_settings
+from labelgrad.paper.settings import first_settings
 from labelgrad.paper.shared_search import Shared, SharedSearch, opened, without_password
 from tests.command import COMMAND, labelgrad_here, one_sentence
 
@@ -47,7 +47,7 @@ def test_two_that_take_turns_do_each_place_once_and_as_one_alone_would(shared, t
     assert one.is_done
     assert [line["number"] for line in other.lines] == [0, 1, 2, 3]
     first = one.lines[0]["settings"]
-    assert first["learning_rate"] == usual_settings("lga")["learning_rate"]
+    assert first["learning_rate"] == first_settings("lga")[0]["learning_rate"]
     alone = search_of(replace(shared, url=f"sqlite:///{tmp_path}/alone"))
     while alone.take_one(trained):
         pass

@@ -1,10 +1,12 @@
-"""Settings for the picture experiments, by a search that gives every method the same budget.
+"""Settings for the picture experiments, by a search that gives every term the same budget.
 
-Each method has a learning rate and the main settings of its terms, one each, but two for LGA. The
-first trial has the usual values; the others are Optuna's. Trials are scored by validation error, on
-a split that no experiment reports, and never see a test picture. One trial of each method is under
-way at a time, and its settings follow from the trials before it, so that a search with the same
-seed gives the same settings, on however many cores, killed or not.
+Each method has a learning rate and the main settings of its terms, one each, but two for LGA. A sum
+is searched for as a sum, with as many trials as its terms have together. The first trial has the
+usual values, a sum's second one those that its terms were found with; the others are Optuna's.
+Trials are scored by validation error, on a split that no experiment reports, and never see a test
+picture. One trial of each method is under way at a time, and its settings follow from the trials
+before it, so that a search with the same seed gives the same settings, on however many cores,
+killed or not.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from labelgrad.functional import mixed_seed
 from labelgrad.methods import SearchRange
 from labelgrad.paper.picture_task import Task
 from labelgrad.paper.picture_trial import PictureTrial
-from labelgrad.paper.settings import LEARNING_RATE, Hyperparameters, own_settings
+from labelgrad.paper.settings import (
+    LEARNING_RATE,
+    Hyperparameters,
+    first_settings,
+    own_settings,
+)
 from labelgrad.training.errors import TrainingDivergedError
 from labelgrad.training.results import Line
 
@@ -46,34 +53,34 @@ class Search:
             load_if_exists=True,
         )
         self._catch_up({line["number"]: line for line in finished if line["method"] == method})
-        if not self.study.trials:
-            self.study.enqueue_trial(usual_settings(method))
 
     @property
     def done(self) -> int:
         """How many trials are finished."""
-        return sum(trial.state.name == "COMPLETE" for trial in self.study.trials)
+        return len(self._in_state("COMPLETE"))
 
     def ask(self) -> tuple[int, Hyperparameters]:
         """The number and the settings of the next trial."""
         import optuna
 
-        number = self.done
+        number, first = self.done, first_settings(self.method)
+        if number < len(first) and not self._in_state("WAITING"):
+            self.study.enqueue_trial(first[number])
         seed = mixed_seed(self.seed, number) % 2**32
         self.study.sampler = optuna.samplers.TPESampler(seed=seed)
         return number, suggested(self.study.ask(), self.method)
 
     def tell(self, value: float) -> None:
         """The trial that was asked for last has this validation error."""
-        self.study.tell(self._running()[-1], value)
+        self.study.tell(self._in_state("RUNNING")[-1], value)
 
-    def _running(self) -> list[int]:
-        return [trial.number for trial in self.study.trials if trial.state.name == "RUNNING"]
+    def _in_state(self, name: str) -> list[int]:
+        return [trial.number for trial in self.study.trials if trial.state.name == name]
 
     def _catch_up(self, finished: dict[int, Line]) -> None:
         import optuna
 
-        for number in self._running():
+        for number in self._in_state("RUNNING"):
             if self.done in finished:
                 self.study.tell(number, finished[self.done]["validation_error"])
             else:
@@ -110,12 +117,6 @@ def needed_optuna() -> Any:
             "a search needs Optuna, which is not installed; pip install 'labelgrad[tune]'."
         ) from None
     return optuna
-
-
-def usual_settings(method: str) -> dict[str, float]:
-    """Where a search begins, by the names that Optuna knows."""
-    usual = {name: own.usual for name, own in own_settings(method).items()}
-    return {"learning_rate": LEARNING_RATE.usual, **usual}
 
 
 def suggested(trial: Any, method: str) -> Hyperparameters:

@@ -70,17 +70,51 @@ def own_settings(method: str) -> dict[str, SearchRange]:
     }
 
 
+def budget(method: str, trials: int) -> int:
+    """How many trials a search of the method has where a term has so many: a sum has its terms'.
+
+    >>> budget("vat", 4), budget("lga+vat", 4), budget("supervised", 4)
+    (4, 8, 4)
+    """
+    return trials * max(1, len(parts(method)))
+
+
+def first_settings(method: str) -> list[dict[str, float]]:
+    """Where a search begins, by the names that it has for settings.
+
+    First with the usual values. A sum also begins with what its terms were found to need, at the
+    highest of their learning rates: at the lowest, one term's settings hold the others back.
+
+    >>> [settings["learning_rate"] for settings in first_settings("lga+vat")]
+    [0.001, 0.00437]
+    """
+    own, terms = own_settings(method), parts(method)
+    usual = {name: setting.usual for name, setting in own.items()}
+    first = [{"learning_rate": LEARNING_RATE.usual, **usual}]
+    if len(terms) > 1:
+        found = [_found(term) for term in terms]
+        known = _flat(_together(found).terms)
+        rate = max(one.learning_rate for one in found)
+        first.append({"learning_rate": rate, **usual, **{n: known[n] for n in own if n in known}})
+    return first
+
+
+def _flat(terms: Terms) -> dict[str, float]:
+    return {f"{term}.{name}": value for term, own in terms.items() for name, value in own.items()}
+
+
 def choice(method: str, scale: str) -> Hyperparameters:
     """The settings that are frozen for a method, whatever the data and the number of labels.
 
-    A sum has the settings of its terms, and the lowest of their learning rates.
+    A sum that was searched for as a sum has what was found; another has the settings of its terms,
+    and the lowest of their learning rates.
 
     >>> choice("vat+entmin", "paper").learning_rate
     0.003
     """
     terms = parts(method) or ["supervised"]
     if scale != "paper":
-        return _together([_found(term) for term in terms])
+        return TUNED.get("+".join(terms)) or _together([_found(term) for term in terms])
     # LGA's settings are not in its paper, and FixMatch and its kin used SGD: 1e-3 is a guess.
     found = [PUBLISHED.get(term, Hyperparameters(1e-3)) for term in terms]
     return _together(

@@ -26,9 +26,8 @@ from labelgrad.paper.picture_tuning import (
     PictureTuningTrial,
     needed_optuna,
     suggested,
-    usual_settings,
 )
-from labelgrad.paper.settings import Hyperparameters
+from labelgrad.paper.settings import Hyperparameters, budget, first_settings
 from labelgrad.training.results import Line
 
 PLACE, LINE = "place", "line"  # what a trial in the database says of itself
@@ -44,7 +43,7 @@ class Shared:
     data: str
     labels: int
     scale: str
-    trials: int  # of each method
+    trials: int  # of each term
     seed: int = 0
     heartbeat: int = 60  # seconds between two signs of life; silent for twice as long is dead
 
@@ -69,6 +68,7 @@ class SharedSearch:
         import optuna
 
         self.shared, self.method = shared, method
+        self.trials = budget(method, shared.trials)
         self.study = optuna.create_study(
             storage=storage,
             study_name=shared.name(method),
@@ -83,12 +83,12 @@ class SharedSearch:
         done: dict[int, Line] = {}
         for trial in self._trials("COMPLETE"):
             done.setdefault(trial.user_attrs[PLACE], trial.user_attrs[LINE])
-        return [done[place] for place in range(self.shared.trials) if place in done]
+        return [done[place] for place in range(self.trials) if place in done]
 
     @property
     def is_done(self) -> bool:
         """Whether each place is."""
-        return len(self.lines) == self.shared.trials
+        return len(self.lines) == self.trials
 
     def take_one(self, train: Callable[[int, Hyperparameters], Line]) -> bool:
         """Do a place that is free; false where none is at the moment."""
@@ -145,9 +145,10 @@ class SharedSearch:
                 self.study.tell(trial.number, state=fail, skip_if_finished=True)
         held = {t.user_attrs.get(PLACE) for t in self._trials("WAITING", "RUNNING", "COMPLETE")}
         had = {t.user_attrs.get(PLACE): t.params for t in self._trials("FAIL") if t.params}
-        for place in range(self.shared.trials):
+        first = dict(enumerate(first_settings(self.method)))
+        for place in range(self.trials):
             if place not in held:
-                settings = usual_settings(self.method) if place == 0 else had.get(place, {})
+                settings = first.get(place) or had.get(place, {})
                 self.study.enqueue_trial(settings, user_attrs={PLACE: place})
 
 
@@ -158,7 +159,7 @@ class SearchWorker:
         self.shared, self._data_folder = shared, data_folder
         storage = opened(shared)
         self.searches = [SharedSearch(storage, shared, method) for method in methods]
-        self.steps = len(methods) * shared.trials
+        self.steps = sum(search.trials for search in self.searches)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         from optuna.exceptions import StorageInternalError

@@ -73,7 +73,7 @@ def reproduce(
 def tune(
     experiment: Annotated[str, typer.Argument(help="What to tune: synthetic, or a picture set.")],
     trials: Annotated[
-        int | None, typer.Option(min=1, help="Trials: of the space, or of each method.")
+        int | None, typer.Option(min=1, help="Trials: of the space, or of each term of a method.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
