@@ -13,6 +13,7 @@ __version__ = "0.2.0.dev0"
 
 _HOME = {
     "Batch": "labelgrad.step",
+    "Certainty": "labelgrad.certainty",
     "compare": "labelgrad.fitting.compare",
     "CrossEntropy": "labelgrad.losses",
     "DatasetBatches": "labelgrad.training.batches",
@@ -56,6 +57,7 @@ __all__ = [
     "SGD",
     "VAT",
     "Batch",
+    "Certainty",
     "CrossEntropy",
     "DatasetBatches",
     "EntMin",
@@ -91,6 +93,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from labelgrad.certainty import Certainty
     from labelgrad.estimators import (
         LGAClassifier,
         LGARegressor,

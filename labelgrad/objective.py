@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
-from labelgrad.losses import Loss
+from labelgrad.certainty import Certainty
+from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.schedules import Schedule, describe, value_at
 from labelgrad.step import Step
+
+
+class Labeled(NamedTuple):
+    """The labels that a term has for the unlabeled examples, and the loss of each."""
+
+    labels: Tensor  # (rows, classes)
+    losses: Tensor  # (rows,)
 
 
 class Objective(nn.Module):
@@ -60,6 +68,13 @@ class Objective(nn.Module):
         The value and its gradient are known to be finite by now, and the model has not moved yet.
         """
 
+    def each(self, step: Step) -> Labeled:
+        """The labels it has for the examples of a step, asked for already, and the loss of each.
+
+        Only a term with labels of its own can say so.
+        """
+        raise NotImplementedError
+
     def leaves(self) -> Iterator[Objective]:
         """The terms that sums and weights are made of."""
         yield self
@@ -82,7 +97,9 @@ class Objective(nn.Module):
             raise TypeError(f"an objective adds to another objective, not to {other!r}.")
         return Sum(self, other)
 
-    def __rmul__(self, weight: float | Schedule) -> Scaled:
+    def __rmul__(self, weight: float | Schedule | Certainty) -> Objective:
+        if isinstance(weight, Certainty):
+            return Weighed(weight, self)
         return Scaled(weight, self)
 
     def extra_repr(self) -> str:
@@ -170,6 +187,54 @@ class Scaled(Objective):
     def __repr__(self) -> str:
         inner = f"({self.term!r})" if isinstance(self.term, Sum) else repr(self.term)
         return f"{describe(self.weight)} * {inner}"
+
+
+class Weighed(Objective):
+    """An objective whose examples count by how sure their labels are: mean_i c_i·L_i.
+
+    Like any weight it scales the pull on the model alone: the labels learn as they would without.
+
+    >>> from labelgrad import LGA, Certainty
+    >>> Certainty() * LGA(rows=100, width=4)  # doctest: +ELLIPSIS
+    Certainty() * LGA(rows=100, width=4, ...)
+    """
+
+    def __init__(self, weight: Certainty, term: Objective):
+        super().__init__()
+        if type(term).each is Objective.each:
+            raise ValueError(
+                f"{weight!r} weighs the labels that a term has for its examples, as LGA does, and "
+                f"{term!r} has none; give it a number for its weight."
+            )
+        self.weight, self.term = weight, term
+
+    @property
+    def name(self) -> str:
+        return self.term.name
+
+    def forward(self, step: Step) -> Tensor:
+        self.term(step)  # for its update alone
+        labels, losses = self.term.each(step)
+        certainty = self.weight(labels)
+        step.report("certainty", certainty.mean())
+        return (certainty * losses).mean()
+
+    def update(self, step: Step) -> None:
+        self.term.update(step)
+
+    def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
+        if not isinstance(loss, CrossEntropy):
+            raise ValueError(
+                f"{self.weight!r} weighs labels of classes, and {self.term.name} learns values; "
+                f"give it a number for its weight."
+            )
+
+    def leaves(self) -> Iterator[Objective]:
+        yield self  # which is differentiated through the pass that its term has made
+        yield from self.term.leaves()
+
+    def __repr__(self) -> str:
+        return f"{self.weight!r} * {self.term!r}"
 
 
 def _free_names(names: Sequence[str]) -> list[str]:

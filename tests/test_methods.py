@@ -275,8 +275,9 @@ PROBLEM = Problem(rows=12, width=WIDTH, batch_size=6, steps=100)
 def test_a_name_is_the_sum_it_says(name):
     objective = method(name, PROBLEM)
     kinds = {type(leaf).__name__.lower() for leaf in objective.leaves()}
-    # LGA with another rule for its labels, and in another metric.
+    # LGA with another rule for its labels, in another metric, or with a weight for each of them.
     alone = name.lower().replace("lga-evidence", "lga").replace("lga-linear", "lga")
+    alone = alone.replace("lga-certain", "weighed+lga")
     wanted = {part.strip().replace("-", "") for part in alone.split("+")}
     assert kinds == wanted | (set() if name == "lga-linear" else {"supervised"})
 
@@ -285,7 +286,8 @@ def test_a_misspelt_name_suggests_the_nearest():
     with pytest.raises(ValueError, match=r"no method 'fixmach'; did you mean 'fixmatch'\?"):
         method("lga+fixmach", PROBLEM)
     with pytest.raises(
-        ValueError, match=r"there are entmin, fixmatch, .* lga, lga-evidence, .* vat, supervised"
+        ValueError,
+        match=r"there are entmin, fixmatch, .* lga, lga-certain, lga-evidence, .* vat, supervised",
     ):
         method("zzz", PROBLEM)
     with pytest.raises(ValueError, match="each of its terms once"):

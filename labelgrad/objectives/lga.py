@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from labelgrad.certainty import Certainty
 from labelgrad.functional import cosine, with_gradient
 from labelgrad.group import here
 from labelgrad.labels.alignment import SLOPES, Gap, forward_mode
@@ -28,7 +30,7 @@ from labelgrad.labels.rate import label_schedule
 from labelgrad.labels.table import Drawn, LabelTable, Rule
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.methods import Problem, SearchRange, register
-from labelgrad.objective import Objective
+from labelgrad.objective import Labeled, Objective
 from labelgrad.schedules import Ramp, describe
 from labelgrad.step import Step
 
@@ -132,6 +134,11 @@ class LGA(Objective):
         step.report("gap", gap.norm())
         step.report("cosine", cosine(labeled, pull))
 
+    def each(self, step: Step) -> Labeled:
+        labels = step.kept[self].drawn.labels.to(step.unlabeled_outputs)
+        losses = F.cross_entropy(step.unlabeled_outputs, labels, reduction="none")
+        return Labeled(labels, losses)
+
     def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
         if loss != self.loss:
             raise ValueError(f"LGA was built with loss={self.loss}, and is to train with {loss}.")
@@ -173,6 +180,7 @@ def _mean(vectors: list[Tensor]) -> Tensor:
 
 PASSES = 5  # a gradient, and the slope by forward mode
 SUPERVISED_WEIGHT = 0.1  # T, beside labels that hand over what the true ones say
+SPEED = SearchRange(0.4, 0.1, 1.0)
 AS_FOUND = SearchRange(1.0, 1.0, 1.0)  # the weight of the true labels in a search: it stays
 
 
@@ -182,7 +190,7 @@ AS_FOUND = SearchRange(1.0, 1.0, 1.0)  # the weight of the true labels in a sear
     PASSES,
     supervised_weight=SUPERVISED_WEIGHT,
     values=True,
-    search={"speed": SearchRange(0.4, 0.1, 1.0), "supervised.weight": AS_FOUND},
+    search={"speed": SPEED, "supervised.weight": AS_FOUND},
 )
 def lga(problem: Problem, speed: float = 1.0) -> Objective:
     """`speed` is how fast the labels learn, in units of the rule in `labels.rate`."""
@@ -190,6 +198,18 @@ def lga(problem: Problem, speed: float = 1.0) -> Objective:
     rate = label_schedule(*size, problem.batch_size, problem.steps)
     rule = LazyAdam(Ramp(rate.steps, speed * rate.top))
     return LGA(*size, loss=problem.loss, rule=rule, slope=problem.slope)
+
+
+@register(
+    "lga-certain",
+    "LGA with labels that count by their certainty: ours",
+    PASSES + 2,
+    supervised_weight=SUPERVISED_WEIGHT,
+    search={"speed": SPEED, "supervised.weight": AS_FOUND},
+)
+def lga_certain(problem: Problem, speed: float = 1.0) -> Objective:
+    """LGA whose labels pull the model where they know something, each by its certainty."""
+    return Certainty() * lga(problem, speed)
 
 
 def _by_evidence(problem: Problem, scale: float | None, power: float | None) -> LGA:

@@ -47,6 +47,7 @@ TUNED = {
 }
 # What was not searched for has its usual settings, and the learning rate of what is most like it.
 ALIKE = {
+    "lga-certain": "lga",
     "lga-evidence": "lga",
     "lga-linear": "lga",
     "entmin": "supervised",
@@ -119,7 +120,7 @@ def choice(method: str, scale: str) -> Hyperparameters:
     found = [PUBLISHED.get(term, Hyperparameters(1e-3)) for term in terms]
     return _together(
         [Hyperparameters(c.learning_rate) for c in found]
-        if {"lga", "lga-evidence", "lga-linear"} & set(terms)
+        if any(term.split("-")[0] == "lga" for term in terms)
         else found
     )
 
