@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from labelgrad.cli.console import Terminal, add_missing, downloading, say_pictures
+from labelgrad.paper.commands.claims import claims_table
 from labelgrad.paper.commands.options import Options
 from labelgrad.paper.picture_results import (
     Score,
@@ -43,6 +44,9 @@ def run_pictures(data: str, options: Options, console: Console) -> None:
 
     lines = train_pictures(data, options)
     console.print(scores_table(data, lines))
+    claims = claims_table(data, lines)
+    if claims is not None:
+        console.print(claims)
     console.print(_claim(options.scale, options.rebuilt), highlight=False)
     say_pictures(console, draw_scores(data, lines, options.out))
     say_pictures(console, draw_curves(data, lines, options.out))

@@ -21,6 +21,8 @@ COLORS = {
     "mean-teacher": "#3a8f4c",
     "pi-model": "#7d4fa8",
     "pseudo-label": "#8a6d3b",
+    "flexmatch": "#3a8f8f",
+    "lga-certain+flexmatch": "#b5489d",
 }
 
 
@@ -94,13 +96,16 @@ def _legend() -> dict[str, dict[str, Any]]:
 def draw_curves(data: str, lines: Sequence[Line], out: Path) -> list[Path]:
     """Error and loss by the number of labels: ours solid with dots, the paper's dashed.
 
+    Bands are a standard deviation over seeds to either side.
+
     Nothing is drawn where the paper has no figure of the data.
     """
     if not paper_curves(f"{data.replace('-', '_')}_error"):
         return []
     figure, panels = canvas(1, 2, (12, 4.8))
     for panel, quantity in zip(panels, TITLES, strict=True):
-        for method, color in COLORS.items():
+        for method in methods_in(lines):
+            color = COLORS.get(method, "black")
             _paper_line(panel, data, quantity, method, color)
             _our_line(panel, lines, quantity, method, color)
         panel.set(xscale="log", xlabel="labels", title=TITLES[quantity])
@@ -116,9 +121,8 @@ def draw_curves(data: str, lines: Sequence[Line], out: Path) -> list[Path]:
 def _paper_line(panel: Any, data: str, quantity: str, method: str, color: str) -> None:
     curve = paper_curves(f"{data.replace('-', '_')}_{quantity}").get(method.replace("-", "_"))
     if curve is not None:
-        panel.errorbar(
-            curve.x, curve.mean, curve.std, color=color, linestyle="--", linewidth=1, alpha=0.6
-        )
+        panel.plot(curve.x, curve.mean, color=color, linestyle="--", linewidth=1, alpha=0.6)
+        _band(panel, curve.x, curve.mean, curve.std, color, 0.07)
 
 
 def _our_line(panel: Any, lines: Sequence[Line], quantity: str, method: str, color: str) -> None:
@@ -129,4 +133,20 @@ def _our_line(panel: Any, lines: Sequence[Line], quantity: str, method: str, col
     if found:
         unit = UNITS[quantity]
         means, spreads = ([unit * getattr(p, k) for p in found.values()] for k in ("mean", "std"))
-        panel.errorbar(list(found), means, spreads, color=color, marker="o", label=method)
+        panel.plot(list(found), means, color=color, marker="o", markersize=4, label=method)
+        _band(panel, list(found), means, spreads, color, 0.18)
+
+
+def _band(
+    panel: Any,
+    at: Sequence[float],
+    means: Sequence[float],
+    spreads: Sequence[float],
+    color: str,
+    alpha: float,
+) -> None:
+    low, high = (
+        [middle + side * spread for middle, spread in zip(means, spreads, strict=True)]
+        for side in (-1, 1)
+    )
+    panel.fill_between(at, low, high, color=color, alpha=alpha, linewidth=0)
