@@ -39,11 +39,12 @@ def leave_writing_to_another() -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, only_here: bool = False) -> Iterator[Path]:
     """Where to write a new version of a file: beside it, and it takes its place when it is whole.
 
     The new version is forced to the disk before it is renamed, so that whenever the power fails
-    there is either the old one or the new one.
+    there is either the old one or the new one. One that is `only_here` is written by this process
+    whoever writes what all have.
 
     >>> from tempfile import mkdtemp
     >>> note = Path(mkdtemp(), "new", "note.txt")
@@ -52,7 +53,7 @@ def replacing(path: Path) -> Iterator[Path]:
     >>> note.read_text(), half.exists()
     ('whole', False)
     """
-    if _another_writes:
+    if _another_writes and not only_here:
         with TemporaryDirectory() as nowhere:
             yield Path(nowhere) / path.name
         return
@@ -253,24 +254,28 @@ def _harmless(cell: Any) -> Any:
     return cell
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> str:
     """Put tensors, and values that JSON can hold, where there is all of them or nothing.
+
+    Gives the digest that the file carries.
 
     >>> import torch
     >>> from tempfile import mkdtemp
     >>> path = Path(mkdtemp()) / "new" / "weights.safetensors"
-    >>> write_tensors(path, {"w": torch.ones(2)}, {"step": 5})
+    >>> digest = write_tensors(path, {"w": torch.ones(2)}, {"step": 5})
     >>> read_tensors(path)
     ({'w': tensor([1., 1.])}, {'step': 5})
     """
     from safetensors.torch import save_file
 
     separate, text = unshared(tensors), json.dumps(info)
+    seal = digest(separate, text)
     try:
         with replacing(path) as half:
-            save_file(separate, half, {"info": text, "digest": digest(separate, text)})
+            save_file(separate, half, {"info": text, "digest": seal})
     except SafetensorError as error:
         raise OSError(str(error)) from error
+    return seal
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -4,7 +4,8 @@ A process that is alone has a group, too, `ALONE`, in which each of these is not
 is one code path: a step, an objective or a run asks its group and does not care how many there are.
 
 `torchrun` starts the processes; `here` joins them. Everything a training draws is a function of the
-seed and the step, so each process knows the whole batch and takes its part of it (`rows`).
+seed and the step, so each process knows the whole batch and takes its part of it (`rows`): so many
+examples as any other, or those that it owns (`owned`), whose labels no other process has.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -35,6 +36,15 @@ SIGNS, PAUSE = 10, 0.05  # signs of life in that time, and seconds between two l
 GRACE = 3.0  # seconds for all who still can to say that they wait
 
 
+def block(count: int, rank: int, size: int) -> slice:
+    """Which of so many rows are one process's of several: parts differ by at most one row.
+
+    >>> [block(10, rank, 3) for rank in range(3)]
+    [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
+    """
+    return slice(rank * count // size, (rank + 1) * count // size)
+
+
 class GroupError(RuntimeError):
     """The processes of a group lost each other."""
 
@@ -52,9 +62,18 @@ class Group:
     restarted = False  # whether an earlier life of these processes has ended before its work did
 
     def rows(self, count: int, rank: int | None = None) -> slice:
-        """Which rows of a batch are this process's part: parts differ by at most one row."""
-        rank = self.rank if rank is None else rank
-        return slice(rank * count // self.size, (rank + 1) * count // self.size)
+        """Which of so many rows are this process's part: parts differ by at most one row."""
+        return block(count, self.rank if rank is None else rank, self.size)
+
+    def owned(self, rows: Tensor, count: int) -> list[Tensor]:
+        """For each process, the places among `rows` of those that it owns of `count` rows.
+
+        >>> ALONE.owned(torch.tensor([7, 2]), count=10)
+        [tensor([0, 1])]
+        """
+        starts = torch.tensor([self.rows(count, rank).start for rank in range(1, self.size)])
+        owner = torch.bucketize(rows, starts.long(), right=True)
+        return [(owner == rank).nonzero().squeeze(1) for rank in range(self.size)]
 
     def average(self, values: Tensor) -> Tensor:
         """The mean over all processes, in place."""
@@ -64,12 +83,12 @@ class Group:
         """The values of all processes, of one shape: (processes, …); can be differentiated."""
         return values.unsqueeze(0)
 
-    def gather_rows(self, mine: Tensor, count: int) -> Tensor:
-        """The rows of a batch of `count` rows, of which `mine` is this process's part."""
+    def gather_rows(self, mine: Tensor, places: Sequence[Tensor]) -> Tensor:
+        """The rows of a batch, of which each process has those at its places; `mine` are here."""
         return mine
 
-    def from_first(self, values: Tensor) -> Tensor:
-        """The values of the first process."""
+    def given_by(self, rank: int, values: Tensor) -> Tensor:
+        """The values of one process, where all have some of that shape."""
         return values
 
     def any(self, flag: bool) -> bool:
@@ -108,20 +127,18 @@ class Torchrun(Group):
         gathered: Callable[..., Tensor] = _Gathered.apply
         return gathered(values, self)
 
-    def gather_rows(self, mine: Tensor, count: int) -> Tensor:
-        # Parts may differ by a row, so they are gathered as parts of equal size.
-        longest = -(-count // self.size)
+    def gather_rows(self, mine: Tensor, places: Sequence[Tensor]) -> Tensor:
+        # Parts differ in size, so they are gathered as parts of the longest one's.
+        mine, longest = mine[: len(places[self.rank])], max(map(len, places))
         padding = mine.new_zeros(longest - len(mine), *mine.shape[1:])
         parts = self.gather(torch.cat([mine, padding]))
-        here = (self.rows(count, rank) for rank in range(self.size))
-        return torch.cat(
-            [part[: rows.stop - rows.start] for part, rows in zip(parts, here, strict=True)]
-        )
+        found = torch.cat([part[: len(at)] for part, at in zip(parts, places, strict=True)])
+        return found[torch.cat(list(places)).argsort().to(found.device)]
 
-    def from_first(self, values: Tensor) -> Tensor:
+    def given_by(self, rank: int, values: Tensor) -> Tensor:
         values = values.contiguous()
         with self._named_errors():
-            dist.broadcast(values, src=0)
+            dist.broadcast(values, src=rank)
         return values
 
     def any(self, flag: bool) -> bool:

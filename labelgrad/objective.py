@@ -14,6 +14,7 @@ from typing import NamedTuple, cast
 from torch import Tensor, nn
 
 from labelgrad.certainty import Certainty
+from labelgrad.group import Group
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.schedules import Schedule, describe, value_at
 from labelgrad.step import Step
@@ -40,6 +41,7 @@ class Objective(nn.Module):
     replays = False  # whether a step should remember its unlabeled pass, for forward mode
     shares_graph = True  # whether its value is differentiated through passes that terms share
     averaged = False  # whether its gradient is that of all processes' batches by itself
+    owns_rows = False  # whether of several processes each keeps what belongs to its own rows alone
 
     @property
     def name(self) -> str:
@@ -78,6 +80,9 @@ class Objective(nn.Module):
     def leaves(self) -> Iterator[Objective]:
         """The terms that sums and weights are made of."""
         yield self
+
+    def join(self, group: Group) -> None:
+        """Be trained by these processes: what each keeps of its own rows is divided here."""
 
     def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
         """Check, before the first step, the model, the loss and the count of unlabeled rows."""

@@ -23,6 +23,8 @@ from labelgrad.group import Group
 class SharedNorm(TorchFunctionMode):
     """While it is on, batch norm in training sees the examples of all processes.
 
+    One whose examples only stand in for a part that is empty has the `weight` 0.
+
     >>> from labelgrad.group import ALONE
     >>> layer, x = nn.BatchNorm1d(2), torch.randn(5, 2)
     >>> with SharedNorm(ALONE):
@@ -31,9 +33,9 @@ class SharedNorm(TorchFunctionMode):
     True
     """
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group, weight: float = 1.0):
         super().__init__()
-        self._group = group
+        self._group, self._weight = group, weight
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -71,7 +73,7 @@ class SharedNorm(TorchFunctionMode):
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor, float]:
         """Mean and variance of each channel, and of how many numbers each is one."""
         others = [dim for dim in range(x.ndim) if dim != 1]
-        own = x.new_full((x.shape[1],), x.numel() / x.shape[1])
+        own = x.new_full((x.shape[1],), self._weight * x.numel() / x.shape[1])
         variance, mean = torch.var_mean(x, others, correction=0)
         parts = self._group.gather(torch.stack([own, mean, variance]))  # (processes, 3, channels)
         counts, means, variances = parts.unbind(1)

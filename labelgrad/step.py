@@ -43,8 +43,8 @@ class Batch:
         size = len(self.x) // parts
         return [self[slice(start, start + size)] for start in range(0, len(self.x), size)]
 
-    def __getitem__(self, some: slice) -> Batch:
-        """Some of the examples, in their order."""
+    def __getitem__(self, some: slice | Tensor) -> Batch:
+        """Some of the examples, in their order or at these places."""
         labels = None if self.y is None else self.y[some]
         return Batch(self.x[some], labels, self.rows[some])
 
@@ -90,6 +90,8 @@ class Step:
 
     In a `group` of processes the batches are those of all, and `cut` leaves this process its part.
     What a step then says of the whole batch (`gradient`, `all_unlabeled_outputs`) is of all parts.
+    Parts are of one size, but for a row. Where the unlabeled rows are `owned`, so many in all, a
+    part has the rows that the process owns (`Group.owned`), which may be many or none.
 
     >>> batch = Batch(torch.ones(4, 3), torch.zeros(4, dtype=torch.long), torch.arange(4))
     >>> step = Step(nn.Linear(3, 2), batch)
@@ -112,9 +114,11 @@ class Step:
         autocast: torch.dtype | None = None,
         draws: bool | None = None,
         group: Group = ALONE,
+        owned: int | None = None,
     ):
         self.model, self.index, self.keep_graph = model, index, keep_graph
         self.group, self._shares_norm = group, group.size > 1 and has_batch_norm(model)
+        self._owned = owned
         self._bare, self._views, self._remember = bare(model), views, remember
         self._autocast = autocast
         self._draws = may_draw(model) if draws is None else draws
@@ -132,7 +136,9 @@ class Step:
             self._unlabeled = replace(unlabeled, x=views.weak(unlabeled.x, self.generator))
         # How much this process's part counts beside the others': 1 where parts are of one size.
         self.labeled_share = self.unlabeled_share = 1.0
-        self._whole, self._own = self._unlabeled, slice(None)  # of all processes, and its part
+        self._whole = self._unlabeled  # of all processes
+        self._places: list[Tensor] = []  # in it, of each process's part
+        self._own: slice | Tensor = slice(None)  # places of this one's
         self._parts: list[Step] = []  # none where the step is its only part: no cycle to collect
         self.records: dict[str, Tensor] = {}  # term/name, of what the terms report
         self.kept: dict[object, Any] = {}  # what an objective found that its update will need
@@ -165,15 +171,24 @@ class Step:
 
     def _take_own_rows(self) -> None:
         """Of the batches of all processes, keep this one's part; views are drawn for all."""
-        own, size = self.group.rows, self.group.size
-        count = len(self.labeled.x)
-        self.labeled = self.labeled[own(count)]
-        self.labeled_share = size * len(self.labeled.x) / count
-        if self._unlabeled is not None:
-            self._own = own(len(self._unlabeled.x))
-            self._whole = self._unlabeled
-            self._unlabeled = self._whole[self._own]
-            self.unlabeled_share = size * len(self._unlabeled.x) / len(self._whole.x)
+        group, count, self._whole = self.group, len(self.labeled.x), self._unlabeled
+        if group.size == 1:
+            return
+        self.labeled = self.labeled[group.rows(count)]
+        self.labeled_share = group.size * len(self.labeled.x) / count
+        if self._whole is None:
+            return
+        whole, count, owned = self._whole, len(self._whole.x), self._owned
+        drawn = (torch.arange(count), count) if owned is None else (whole.rows, owned)
+        self._places = group.owned(*drawn)
+        mine = self._own = self._places[group.rank]
+        self.unlabeled_share = group.size * len(mine) / count
+        if len(mine):
+            self._unlabeled = whole[mine]
+        else:  # any example, under the name of a row of its own: it counts nothing
+            self._own = torch.zeros(1, dtype=torch.int64)
+            first = group.rows(drawn[1]).start
+            self._unlabeled = replace(whole[self._own], rows=torch.tensor([first]))
 
     @property
     def parts(self) -> list[Step]:
@@ -184,6 +199,11 @@ class Step:
     def unlabeled(self) -> Batch:
         """The unlabeled batch; asking for one that is not there is an error."""
         return _needed(self._unlabeled)
+
+    @property
+    def own_rows(self) -> Tensor:
+        """The rows of the unlabeled batch that are this process's; none, if one only stands in."""
+        return self.unlabeled.rows[: len(self.unlabeled.rows) if self.unlabeled_share else 0]
 
     def weak_view(self) -> Tensor:
         """The unlabeled inputs, slightly changed anew; unchanged where there are no views."""
@@ -208,7 +228,7 @@ class Step:
     def labeled_outputs(self) -> Tensor:
         """The model on the labeled batch."""
         self.counted_passes += 1
-        with self._numbers(LABELED), self._precision(), self._norm():
+        with self._numbers(LABELED), self._precision(), self._norm(None):
             return self._full(self.model(self.labeled.x))
 
     @once
@@ -217,7 +237,8 @@ class Step:
         self.counted_passes += 1
         self._memory = Remembering() if self._remember else None
         numbers = self._numbers(UNLABELED)
-        with self._memory or nullcontext(), numbers, self._precision(), self._norm():
+        norm = self._norm(self.unlabeled.x)
+        with self._memory or nullcontext(), numbers, self._precision(), norm:
             return self._full(self.model(self.unlabeled.x))
 
     @property
@@ -246,7 +267,7 @@ class Step:
 
         It can be differentiated.
         """
-        return self.group.gather_rows(mine, len(self.whole_unlabeled.x))
+        return self.group.gather_rows(mine, self._places)
 
     @once
     def labeled_loss(self) -> Tensor:
@@ -281,7 +302,7 @@ class Step:
         """
         self.counted_passes += 1
         self._extra_passes += 1
-        with self._numbers(EXTRA, self._extra_passes), self._precision(), self._norm():
+        with self._numbers(EXTRA, self._extra_passes), self._precision(), self._norm(x):
             return self._full(self.model(x))
 
     def extra_forward(self, x: Tensor, params: Mapping[str, Tensor] | None = None) -> Tensor:
@@ -355,9 +376,12 @@ class Step:
             return nullcontext()
         return torch.autocast(self._device.type, dtype=self._autocast)
 
-    def _norm(self) -> AbstractContextManager[object]:
-        """Batch norm sees the batch of all processes."""
-        return SharedNorm(self.group) if self._shares_norm else nullcontext()
+    def _norm(self, x: Tensor | None) -> AbstractContextManager[object]:
+        """Batch norm sees the batch of all processes, but no example that only stands in."""
+        if not self._shares_norm:
+            return nullcontext()
+        stands_in = x is not None and len(x) == 1 and self.unlabeled_share == 0
+        return SharedNorm(self.group, 0.0 if stands_in else 1.0)
 
     def _full(self, outputs: Tensor) -> Tensor:
         """Outputs in the parameters' precision: losses are not computed in a smaller one."""
@@ -368,7 +392,7 @@ class Step:
         values = {id(self.params[name]): value for name, value in params.items()}
         values |= {id(buffer): buffer.clone() for buffer in self._bare.buffers()}
         state = {place: values[id(old)] for place, old in _places(self._bare) if id(old) in values}
-        with self._precision(), self._norm():
+        with self._precision(), self._norm(x):
             outputs: Tensor = functional_call(self._bare, state, (x,), tie_weights=False)
         return self._full(outputs)
 

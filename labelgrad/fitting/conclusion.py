@@ -74,7 +74,8 @@ def finalize(
     plan, group = trained.plan, trained.group
     tell = on_progress or (lambda name, done, total, loss: None)
     order = {witness.name: place for place, witness in enumerate(witnesses)}
-    pooled = None
+    table, pooled = trained.label_table(trained.methods[-1]), None
+    visits = None if table is None else table.visits()  # of all processes' rows
     if group.rank == 0:  # the others wait until they are told what the student is to learn
         pooled = hear_witnesses(
             trained,
@@ -92,6 +93,7 @@ def finalize(
             trained,
             pooled,
             student,
+            visits,
             name,
             folder,
             origins,
@@ -110,6 +112,7 @@ def _result(
     trained: CrossValidation,
     pooled: Pooled,
     student: Student | None,
+    visits: torch.Tensor | None,
     name: str,
     folder: Path | None,
     origins: Sequence[str | None],
@@ -126,7 +129,7 @@ def _result(
     packed = pack_pool(pooled, predictor.config) if keep_pool else None
     outputs = predictor(trained.seen)  # all at once, as `predict` would do it
     said_by_each = pooled.said_of_rows(trained.unlabeled.numpy())
-    imputed = _imputed(trained, pooled, said_by_each, outputs)
+    imputed = _imputed(trained, pooled, said_by_each, outputs, visits)
     judged = verdict.row(verdict.judged).error
     typical_error = trained.spread if judged is None else judged.value
     labels = imputed_labels(dataset, imputed, typical_error)
@@ -310,12 +313,11 @@ def _imputed(
     pooled: Pooled,
     said_by_each: dict[str, Array],
     outputs: torch.Tensor,
+    drawn: torch.Tensor | None,
 ) -> Imputed:
-    """The pool's labels of the unlabeled rows, beside the kept model's."""
-    said, table = outputs[trained.unlabeled], trained.label_table(trained.methods[-1])
-    visits: Sequence[int | None] = [None] * len(said)
-    if table is not None:
-        visits = table.visits().tolist()
+    """The pool's labels of the unlabeled rows beside the kept model's, and how often drawn."""
+    said = outputs[trained.unlabeled]
+    visits: Sequence[int | None] = [None] * len(said) if drawn is None else drawn.tolist()
     found = torch.from_numpy(pooled.pool.combined(said_by_each))
     if trained.dataset.task == "regression":
         return Imputed(trained.in_units(found[:, 0]), said, visits)

@@ -70,7 +70,7 @@ class LazyAdam:
         """Work out, in place, the steps of zero slope from `last` (one for each row) to `now`."""
         pending = now - last
         longest = min(int(pending.max()), self.horizon(values.dtype)) if len(last) else 0
-        if longest < 1:
+        if longest < 1 or not values[:, 1:].any():  # nothing is pending where nothing ever was
             return
         w, m, v = values.unbind(1)  # each (rows, width)
         move, root = self._coefficients(last, pending, longest).to(v)  # each (rows, longest)

@@ -40,11 +40,33 @@ class MappedRows:
         self._array = _open_array(folder / TABLE, rows, record, new=self.journal.empty)
         self.values = torch.from_numpy(self._array["values"][:rows])
         self.counts = torch.from_numpy(self._array["counts"][:rows])
-        self._foreign = not self.journal.empty
+        self.foreign = not self.journal.empty
+
+    def copied(self, start: int, end: int) -> NDArray[np.void]:
+        """A copy of rows in their order, which are as they were written."""
+        self.verify(torch.arange(start, end))
+        return self._array[start:end].copy()
+
+    def put(self, start: int, records: NDArray[np.void]) -> None:
+        """Lay rows that stood elsewhere down here, without a journal."""
+        index = np.arange(start, start + len(records))
+        records["check"] = _checks(records, index)
+        self._array[start : start + len(records)] = records
+
+    def begin_at(self, clock: int) -> None:
+        """What was put here is the table at a step, and nothing came before it."""
+        self.journal.begin(clock)
+        for path in self.journal.segments()[:-1]:
+            path.unlink()
+        self._written, self.foreign = clock, False
+
+    def reaches(self, clock: int) -> bool:
+        """Whether the rows can be taken back to how they were at a step, or are there already."""
+        return self.journal.reach <= clock <= self._written <= self.journal.end
 
     def remember(self, clock: int, rows: Tensor) -> None:
         """Journal the rows as they are, before a step at `clock` changes them."""
-        if self._foreign:
+        if self.foreign:
             raise ValueError(
                 f"the label table in {self.folder} belongs to an earlier run; resume that run "
                 f"from its checkpoint, or name an empty folder."
@@ -81,7 +103,7 @@ class MappedRows:
             self._array[record.rows] = record.content.view(self._array.dtype).reshape(-1)
         self._written = clock
         self.journal.cut(clock)
-        self._foreign = False
+        self.foreign = False
 
     @property
     def _written(self) -> int:
@@ -111,7 +133,8 @@ def _checks(records: NDArray[np.void], index: NDArray[np.int64]) -> NDArray[np.u
 
     Every bit that changes, changes it: words are added up, each times an odd number of its own.
     """
-    words = np.ascontiguousarray(records).view(np.uint64).reshape(len(records), -1)[:, 1:]
+    count = records.dtype.itemsize // 8
+    words = np.ascontiguousarray(records).view(np.uint64).reshape(len(records), count)[:, 1:]
     factors = MIX * (2 * np.arange(words.shape[1], dtype=np.uint64) + np.uint64(1))
     sums = (words * (factors | np.uint64(1))).sum(1, dtype=np.uint64)
     checks: NDArray[np.uint64] = sums * (2 * index.astype(np.uint64) + np.uint64(1))
@@ -126,7 +149,7 @@ def _open_array(path: Path, rows: int, record: np.dtype[np.void], *, new: bool) 
     """
     whole = _map(path, rows, record) if path.is_file() else "is not there"
     if new and isinstance(whole, str) and (not path.is_file() or path.stat().st_size < HEADER):
-        with replacing(path) as half:
+        with replacing(path, only_here=True) as half:
             np.lib.format.open_memmap(half, mode="w+", dtype=record, shape=(rows + 1,)).flush()
         whole = _map(path, rows, record)
     if isinstance(whole, str):

@@ -8,6 +8,7 @@ the price of the rows in the minibatch. How rows move is a rule; `SGD` and `Evid
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,12 +16,15 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from labelgrad.group import ALONE, Group
+from labelgrad.labels.division import Division
 from labelgrad.labels.lazy_adam import LazyAdam
 from labelgrad.labels.storage import MappedRows
 from labelgrad.losses import CrossEntropy, Loss
 
 LAST_STEP, VISITS = 0, 1  # columns of `counts`
 CHUNK = 2**21  # numbers a catch-up may hold at once
+PART = 2**22  # numbers of labels at a time, where all are asked for
 
 
 class Rule(Protocol):
@@ -55,8 +59,11 @@ class LabelTable(nn.Module):
 
     `draw` gives the labels of some rows, `update` moves them by the slope in those labels, as the
     `rule` says: `LazyAdam(0.1)`, `SGD(1e-3)` or `Evidence()`. `labels`, `entropy` and `visits` are
-    for looking. With a `folder` the table is a memory-mapped file there, and may be larger than
-    memory.
+    for looking, and `parts` gives the labels of all rows some at a time. With a `folder` the table
+    is a memory-mapped file there, and may be larger than memory.
+
+    In a `group` of processes each has the rows that it owns (`Group.rows`), and draws and moves
+    those alone. What is asked of other rows, or of all, must be asked by all processes together.
 
     >>> table = LabelTable(rows=1000, width=3, rule=LazyAdam(0.1))
     >>> drawn = table.draw(torch.tensor([7, 8]))
@@ -68,8 +75,8 @@ class LabelTable(nn.Module):
     tensor([1, 0])
     """
 
-    values: Tensor  # (rows, 3, width): w, and what the rule keeps beside it
-    counts: Tensor  # (rows, 2): the step up to which the row is worked out, times drawn
+    values: Tensor  # (own rows, 3, width): w, and what the rule keeps beside it
+    counts: Tensor  # (own rows, 2): the step up to which the row is worked out, times drawn
     clock: Tensor  # (): steps taken
 
     def __init__(
@@ -81,6 +88,7 @@ class LabelTable(nn.Module):
         rule: Rule | None = None,
         folder: str | Path | None = None,
         dtype: torch.dtype = torch.float32,
+        group: Group = ALONE,
     ):
         super().__init__()
         if rows < 1 or width < 1:
@@ -89,12 +97,44 @@ class LabelTable(nn.Module):
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.rule: Rule = LazyAdam() if rule is None else rule
         self.register_buffer("clock", torch.zeros((), dtype=torch.long))
-        self.file = None if folder is None else MappedRows(Path(folder), rows, width, dtype)
-        if self.file is None:
-            self.register_buffer("values", torch.zeros(rows, 3, width, dtype=dtype))
-            self.register_buffer("counts", torch.zeros(rows, 2, dtype=torch.long))
-        else:  # plain attributes: a file does not follow the module to a GPU or into a checkpoint
-            self.values, self.counts = self.file.values, self.file.counts
+        self._make(group, dtype)
+
+    def _make(self, group: Group, dtype: torch.dtype) -> None:
+        """All rows that are this process's, at zero or as its file has them."""
+        self.group, self.own = group, group.rows(self.rows)
+        count, device = self.own.stop - self.own.start, self.clock.device
+        self.files = None
+        if self.folder is None:
+            values = torch.zeros(count, 3, self.width, dtype=dtype, device=device)
+            self.register_buffer("values", values)
+            self.register_buffer("counts", torch.zeros(count, 2, dtype=torch.long, device=device))
+        else:
+            self.files = Division(Path(self.folder), self.rows, self.width, dtype, group)
+            self._use_file()
+
+    def _use_file(self) -> None:
+        # Plain attributes: a file does not follow the module to a GPU or into a checkpoint.
+        assert self.file is not None
+        self.values, self.counts = self.file.values, self.file.counts
+
+    @property
+    def file(self) -> MappedRows | None:
+        """The file of this process's rows, where they are in one."""
+        return None if self.files is None else self.files.mine
+
+    def join(self, group: Group) -> None:
+        """Have, from now on, the rows that are this process's in a group."""
+        if (group.rank, group.size) == (self.group.rank, self.group.size):
+            self.group = group
+            return
+        if int(self.clock):
+            raise ValueError(
+                f"a label table must be divided among processes before its first step, and this "
+                f"one has taken {int(self.clock)}; build it anew, and load its checkpoint."
+            )
+        if self.files is not None:
+            self.files.leave()
+        self._make(group, self.values.dtype)
 
     def draw(self, rows: Tensor) -> Drawn:
         """The given rows as they stand now, and their labels; the table is not changed."""
@@ -122,27 +162,97 @@ class LabelTable(nn.Module):
 
     def labels(self, rows: Tensor | None = None) -> Tensor:
         """The soft label (or value, in regression) of the given rows, or of all."""
-        rows = torch.arange(self.rows) if rows is None else rows
-        here = self._check(rows)
-        size = max(1, CHUNK // (self.rule.horizon(self.values.dtype) * self.width))
-        free = [self._caught_up(part)[0][:, 0] for part in here.split(size)]
-        return self.loss.impute(torch.cat(free)).to(rows.device)
+        if rows is None:
+            found = torch.empty(self.rows, self.width, dtype=self.values.dtype)
+            for some, labels in self.parts():
+                found[some] = labels
+            return found
+        places = self._places(rows)
+        mine = self._labels_of(self._here(rows.cpu()[places[self.group.rank]])).to(rows.device)
+        return self.group.gather_rows(mine, places)
+
+    def parts(self, *, own: bool = False) -> Iterator[tuple[slice, Tensor]]:
+        """The labels of all rows, some at a time and in their order, with which rows they are.
+
+        Of several processes each gets them all, or with `own` those of its own rows.
+
+        >>> table = LabelTable(5, 2)
+        >>> [(rows, labels.shape) for rows, labels in table.parts()]
+        [(slice(0, 5, None), torch.Size([5, 2]))]
+        """
+        for rank in [self.group.rank] if own else range(self.group.size):
+            theirs, size = self.group.rows(self.rows, rank), self._part_size()
+            for start in range(theirs.start, theirs.stop, size):
+                rows = slice(start, min(start + size, theirs.stop))
+                if rank == self.group.rank:
+                    labels = self._labels_of(torch.arange(rows.start, rows.stop) - self.own.start)
+                else:
+                    labels = self.values.new_empty(rows.stop - rows.start, self.width)
+                yield rows, labels if own else self.group.given_by(rank, labels)
+
+    def _part_size(self) -> int:
+        # Whole catch-ups: what a row's comes to depends, in the last digit, on those beside it.
+        return max(1, PART // self.width // self._catch_up_size()) * self._catch_up_size()
+
+    def _catch_up_size(self) -> int:
+        return max(1, CHUNK // (self.rule.horizon(self.values.dtype) * self.width))
+
+    def _labels_of(self, here: Tensor) -> Tensor:
+        found = self.values.new_empty(len(here), self.width)
+        for part, place in zip(
+            here.split(self._catch_up_size()), found.split(self._catch_up_size()), strict=True
+        ):
+            place.copy_(self.loss.impute(self._caught_up(part)[0][:, 0]))
+        return found
 
     def entropy(self, rows: Tensor | None = None) -> Tensor:
         """How undecided the soft labels of the given rows are, in nats: 0 is sure."""
         if not isinstance(self.loss, CrossEntropy):
             raise ValueError("entropy needs labels that are distributions, and these are values.")
-        terms: Tensor = torch.special.entr(self.labels(rows))
-        return terms.sum(-1)
+        parts = [self.labels(rows)] if rows is not None else (part for _, part in self.parts())
+        return torch.cat([torch.special.entr(part).sum(-1) for part in parts])
 
     def visits(self, rows: Tensor | None = None) -> Tensor:
         """How often each of the given rows was drawn for an update."""
         rows = torch.arange(self.rows) if rows is None else rows
-        here = self._check(rows)
+        places = self._places(rows)
+        here = self._here(rows.cpu()[places[self.group.rank]])
         if self.file is not None:
-            for part in here.split(CHUNK // self.width):
+            for part in here.split(max(1, CHUNK // self.width)):
                 self.file.verify(part)
-        return self.counts[here, VISITS].to(rows.device)
+        return self.group.gather_rows(self.counts[here, VISITS].to(rows.device), places)
+
+    @property
+    def nbytes(self) -> int:
+        """What the rows of all processes take."""
+        return self.rows * (3 * self.width * self.values.itemsize + 2 * self.counts.itemsize)
+
+    def row_parts(self, size: int) -> Iterator[tuple[slice, dict[str, Tensor]]]:
+        """All that a checkpoint keeps of the rows, of at most `size` bytes at a time."""
+        many = max(1, size * self.rows // self.nbytes)
+        for rank in range(self.group.size):
+            theirs = self.group.rows(self.rows, rank)
+            for start in range(theirs.start, theirs.stop, many):
+                rows = slice(start, min(start + many, theirs.stop))
+                at = slice(rows.start - self.own.start, rows.stop - self.own.start)
+                mine, count = rank == self.group.rank, rows.stop - rows.start
+                yield (
+                    rows,
+                    {
+                        name: self.group.given_by(
+                            rank, kept[at] if mine else kept.new_empty(count, *kept.shape[1:])
+                        )
+                        for name, kept in (("values", self.values), ("counts", self.counts))
+                    },
+                )
+
+    def put_rows(self, rows: slice, kept: dict[str, Tensor]) -> None:
+        """Take, of what `row_parts` gave, the rows that are this process's."""
+        start, stop = max(rows.start, self.own.start), min(rows.stop, self.own.stop)
+        if start < stop:
+            here = slice(start - self.own.start, stop - self.own.start)
+            there = slice(start - rows.start, stop - rows.start)
+            self.values[here], self.counts[here] = kept["values"][there], kept["counts"][there]
 
     def after_checkpoint(self) -> None:
         """A checkpoint of this moment is on disk: older undo records can go."""
@@ -158,6 +268,27 @@ class LabelTable(nn.Module):
         return values, counts
 
     def _check(self, rows: Tensor) -> Tensor:
+        """Where rows that are this process's stand here."""
+        self._check_range(rows)
+        if self.group.size > 1 and len(rows):
+            first, last = int(rows.min()), int(rows.max())
+            if not self.own.start <= first <= last < self.own.stop:
+                raise ValueError(
+                    f"a process draws rows that it owns, here {self.own.start} to "
+                    f"{self.own.stop - 1} of {self.rows}, got {first} to {last}."
+                )
+        return self._here(rows)
+
+    def _here(self, rows: Tensor) -> Tensor:
+        rows = rows.to(self.values.device)
+        return rows - self.own.start if self.own.start else rows
+
+    def _places(self, rows: Tensor) -> list[Tensor]:
+        """For each process, the places of those rows that are its own."""
+        self._check_range(rows)
+        return self.group.owned(rows.cpu(), self.rows)
+
+    def _check_range(self, rows: Tensor) -> None:
         if rows.ndim != 1 or rows.dtype != torch.int64:
             raise ValueError(
                 f"rows must be a vector of whole numbers in 64 bits, got {rows.dtype} of the shape "
@@ -168,12 +299,16 @@ class LabelTable(nn.Module):
                 f"rows must be from 0 to {self.rows - 1} in a label table of {self.rows} rows, "
                 f"got {int(rows.min())} to {int(rows.max())}."
             )
-        return rows.to(self.values.device)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
+        for name in ("values", "counts"):
+            saved = state.get(prefix + name)
+            if isinstance(saved, Tensor) and len(saved) == self.rows:
+                state[prefix + name] = saved[self.own]
         super()._load_from_state_dict(state, prefix, *others)
-        if self.file is not None:
-            self.file.roll_back(int(self.clock))
+        if self.files is not None:
+            self.files.go_back(int(self.clock))
+            self._use_file()
 
     def extra_repr(self) -> str:
         """Size and settings."""

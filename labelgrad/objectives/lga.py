@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from labelgrad.certainty import Certainty
 from labelgrad.functional import cosine, with_gradient
-from labelgrad.group import here
+from labelgrad.group import Group, here
 from labelgrad.labels.alignment import SLOPES, Gap, forward_mode
 from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.lazy_adam import LazyAdam
@@ -66,6 +66,7 @@ class LGA(Objective):
 
     shares_graph = False
     averaged = True
+    owns_rows = True
 
     def __init__(
         self,
@@ -85,14 +86,11 @@ class LGA(Objective):
         super().__init__()
         if slope not in SLOPES:
             raise ValueError(f"`slope` must be one of {', '.join(SLOPES)}, got {slope!r}.")
-        if folder is not None and here().size > 1:
-            raise ValueError(
-                f"LGA's label table in a file is written by one process, and torchrun has started "
-                f"{here().size}; keep it in memory (leave out `folder`)."
-            )
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.slope = SLOPES[slope]
-        self.table = LabelTable(rows, width, loss=self.loss, rule=rule, folder=folder, dtype=dtype)
+        self.table = LabelTable(
+            rows, width, loss=self.loss, rule=rule, folder=folder, dtype=dtype, group=here()
+        )
         self.gap = Gap(
             gradient_decay=gradient_decay,
             moment_decay=moment_decay,
@@ -126,11 +124,13 @@ class LGA(Objective):
         labeled = _mean([part.labeled_gradient for part in parts])
         pull = _mean([each.gradient for each in pulled])
         gap, scaled = self.gap(labeled, pull)
-        slopes = torch.cat([part.gathered(self.slope(part, scaled)) for part in parts])
+        # Labels of other processes' rows are moved there.
+        slopes = torch.cat([self.slope(part, scaled)[: len(part.own_rows)] for part in parts])
         drawn = pulled[0].drawn
-        if len(slopes) > len(drawn.labels):  # of other parts, or of other processes
-            drawn = self.table.draw(torch.cat([part.whole_unlabeled.rows for part in parts]))
-        self.table.update(drawn, 2 / len(slopes) * slopes)
+        if len(slopes) != len(drawn.labels):  # of other parts, or of a row that only stood in
+            drawn = self.table.draw(torch.cat([part.own_rows for part in parts]))
+        count = sum(len(part.whole_unlabeled.x) for part in parts)
+        self.table.update(drawn, 2 / count * slopes)
         step.report("gap", gap.norm())
         step.report("cosine", cosine(labeled, pull))
 
@@ -138,6 +138,9 @@ class LGA(Objective):
         labels = step.kept[self].drawn.labels.to(step.unlabeled_outputs)
         losses = F.cross_entropy(step.unlabeled_outputs, labels, reduction="none")
         return Labeled(labels, losses)
+
+    def join(self, group: Group) -> None:
+        self.table.join(group)
 
     def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
         if loss != self.loss:
@@ -154,11 +157,20 @@ class LGA(Objective):
         )
 
     def measure(self, truth: Tensor) -> dict[str, float]:
-        labels = self.table.labels().to(truth.device)
+        count, group = self.table.rows, self.table.group
+        found = []  # of each part that this process's labels come in
+        for rows, labels in self.table.parts(own=True):
+            true, labels = truth[rows], labels.to(truth.device)
+            if truth.dtype.is_floating_point:
+                apart = (labels - true.reshape_as(labels)).square().mean()
+                found.append(len(labels) / count * apart)
+            else:
+                found.append((labels.argmax(-1) == true).double().sum() / count)
+        total = found[0] if len(found) == 1 else torch.stack(found).sum()
+        total = group.size * group.average(total)
         if truth.dtype.is_floating_point:
-            distance = (labels - truth.reshape_as(labels)).square().mean().sqrt()
-            return {"imputed_rmse": float(distance)}
-        return {"imputed_accuracy": float((labels.argmax(-1) == truth).double().mean())}
+            return {"imputed_rmse": float(total.sqrt())}
+        return {"imputed_accuracy": float(total)}
 
     def after_checkpoint(self) -> None:
         self.table.after_checkpoint()

@@ -47,7 +47,9 @@ class VAT(Objective):
         direction = unit(step.noise())
         for _ in range(self.power_iterations):
             nudge = (self.xi * direction).requires_grad_()
-            (slope,) = torch.autograd.grad(divergence(clean, step.extra_forward(x + nudge)), nudge)
+            # Batch norm lets other processes' examples speak: each counts by its share.
+            apart = step.weighed(divergence(clean, step.extra_forward(x + nudge)))
+            (slope,) = torch.autograd.grad(apart, nudge)
             direction = unit(slope)
         return direction
 

@@ -2,7 +2,9 @@
 
 A checkpoint is one file of named tensors and a little JSON, named by its step (`labelgrad.files`):
 whole or not there at all, and never any code in it. Damage is found when it is read, and the one
-before it is kept for that case. The record is JSON lines, written as the run goes.
+before it is kept for that case. Rows of a label table that are too many for one file lie beside it
+in files of a range each, which it names by their digests. The record is JSON lines, written as the
+run goes.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 import labelgrad
-from labelgrad.files import read_tensors, write_tensors
+from labelgrad.files import digest, read_tensors, write_tensors
 from labelgrad.training.errors import CheckpointError
 
 
@@ -100,6 +102,14 @@ def _kind(value: Any) -> Any:
     return float if is_number else type(value)
 
 
+class RowFile(NamedTuple):
+    """Where some rows of a table are: its name among the tensors, the file, the file's digest."""
+
+    table: str
+    file: str
+    digest: str
+
+
 class Checkpoints:
     """The last few checkpoints of a run, in a folder.
 
@@ -119,15 +129,35 @@ class Checkpoints:
 
     def save(self, state: State) -> None:
         """Write a checkpoint, then drop those that are not needed any more."""
-        path = self.folder / f"step-{state.info['step']:012d}.safetensors"
+        step = state.info["step"]
+        self._write(self.folder / f"step-{step:012d}.safetensors", state)
+        for old in self.files()[: -self.keep]:
+            old.unlink()
+        steps = {path.stem.removeprefix("step-") for path in self.files()}
+        for path in self.folder.glob("rows-*.safetensors"):
+            if path.name.split("-")[1] not in steps:
+                path.unlink()
+
+    def save_rows(self, step: int, name: str, rows: slice, tensors: dict[str, Tensor]) -> RowFile:
+        """Write some rows of a table of that name beside a checkpoint that is to come."""
+        file = f"rows-{step:012d}-{name}-{rows.start:012d}.safetensors"
+        digest = self._write(self.folder / file, State(tensors, {"rows": [rows.start, rows.stop]}))
+        return RowFile(name, file, digest)
+
+    def load_rows(self, kept: RowFile) -> tuple[slice, dict[str, Tensor]]:
+        """The rows that were saved, and which they are; a ValueError if they are damaged."""
+        tensors, info = read_tensors(self.folder / kept.file)
+        if digest(tensors, json.dumps(info)) != kept.digest:
+            raise ValueError(f"{kept.file} is of another checkpoint")
+        return slice(*info["rows"]), tensors
+
+    def _write(self, path: Path, state: State) -> str:
         try:
-            write_tensors(path, state.tensors, state.info)
+            return write_tensors(path, state.tensors, state.info)
         except OSError as error:
             raise CheckpointError(
                 f"the checkpoint {path} could not be written ({error}); {self._what_is_left()}"
             ) from error
-        for old in self.files()[: -self.keep]:
-            old.unlink()
 
     def load(self, device: torch.device | str = "cpu") -> State | None:
         """The newest whole checkpoint, or `None` where there is none; damage is warned of."""
@@ -135,6 +165,8 @@ class Checkpoints:
         for path in reversed(self.files()):
             try:
                 tensors, info = read_tensors(path)
+                for kept in info.get("rows", ()):
+                    self.load_rows(RowFile(*kept))  # whole, too?
             except (OSError, ValueError) as error:
                 damaged = f"the checkpoint {path} is damaged ({error})"
                 warnings.warn(f"{damaged}; trying the one before it.", stacklevel=2)

@@ -21,6 +21,7 @@ from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule
 from labelgrad.step import Views
+from labelgrad.training import table_rows
 from labelgrad.training.batches import Batches, Examples
 from labelgrad.training.checkpoint import Checkpoints, Log, State, revision
 from labelgrad.training.errors import CheckpointError, TrainingDivergedError
@@ -247,13 +248,16 @@ class Run:
     def _save(self) -> None:
         if not self._is_kept:
             return
-        self.group.first(self._write)
+        state = self.trainer.state
+        failure = table_rows.collect(state, self.trainer.tables, self.checkpoints)
+        self.group.first(lambda: self._write(state, failure))
         for term in self.trainer.objective.leaves():
             term.after_checkpoint()
 
-    def _write(self) -> None:
+    def _write(self, state: State, failure: CheckpointError | None) -> None:
         assert self.checkpoints is not None
-        state = self.trainer.state
+        if failure is not None:
+            raise failure
         state.info |= {
             "settings": self.trainer.settings,
             "seconds": self.seconds,
@@ -303,7 +307,9 @@ class Run:
         info, device = state.info, self.trainer.device
         self.group.first(lambda: _check_settings(info["settings"], self.trainer.settings))
         state.tensors = {name: value.to(device) for name, value in state.tensors.items()}
+        files = table_rows.make_room(state, self.trainer.tables)
         self.trainer.load(state)
+        table_rows.hand_out(files, self.trainer.tables, self.checkpoints, self.group)
         self.seconds = float(info["seconds"])
         self.log.records = self.group.first(
             lambda: self.log.resume(info["log"], info["log_digest"])

@@ -13,6 +13,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from labelgrad.functional import flatten, mixed_seed
 from labelgrad.group import Group, here
+from labelgrad.labels.table import LabelTable
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule, check_rate, describe, value_at
@@ -90,14 +91,16 @@ class Trainer:
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self._check_labels()
         leaves = list(objective.leaves())
+        self.group = here() if group is None else group
         for term in leaves:
+            term.join(self.group)
             term.begin(bare(model), self.loss, 0 if unlabeled is None else len(unlabeled))
         # What is remembered of a part would be kept until the last one: then there is less to gain.
         alone = bare(model) is model and accumulate == 1
         self._remember = alone and any(term.replays for term in leaves)
         self._keep_graph = any(term.shares_graph for term in leaves)
         self._check_compiled()
-        self.group = here() if group is None else group
+        self._owned = any(term.owns_rows for term in leaves)
         self._averages = self.group.size > 1 and not all(term.averaged for term in leaves)
         self._draws = may_draw(model)
         self._term = objective.name if len(leaves) == 1 else ""
@@ -186,11 +189,21 @@ class Trainer:
             autocast=self.autocast,
             draws=self._draws,
             group=self.group,
+            owned=len(self.unlabeled) if self._owned and self.unlabeled is not None else None,
         )
 
     @property
+    def tables(self) -> dict[str, LabelTable]:
+        """The label tables in memory by their names in `state`, of which this has its own rows."""
+        found = self.objective.named_modules(prefix="objective")
+        return {k: each for k, each in found if isinstance(each, LabelTable) and each.file is None}
+
+    @property
     def state(self) -> State:
-        """Everything that changes: model, optimizer, the objective's own, and the step."""
+        """Everything that changes: model, optimizer, the objective's own, and the step.
+
+        Of several processes each has its own rows of a label table, and all else as the others do.
+        """
         tensors = {
             **{f"model.{name}": value for name, value in bare(self.model).state_dict().items()},
             **{f"objective.{name}": value for name, value in self.objective.state_dict().items()},
@@ -297,7 +310,7 @@ class Trainer:
             )
         self.group.agree(self.settings)
         for value in (*bare(self.model).parameters(), *bare(self.model).buffers()):
-            value.data.copy_(self.group.from_first(value.data))
+            value.data.copy_(self.group.given_by(0, value.data))
 
     def _check_finite_and_clip(self, said: dict[str, float]) -> None:
         for name, value in said.items():
