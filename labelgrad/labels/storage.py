@@ -10,6 +10,8 @@ they were written: a journal that has lost its end does not reach as far.
 
 from __future__ import annotations
 
+import mmap
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,26 +66,34 @@ class MappedRows:
         """Whether the rows can be taken back to how they were at a step, or are there already."""
         return self.journal.reach <= clock <= self._written <= self.journal.end
 
-    def remember(self, clock: int, rows: Tensor) -> None:
-        """Journal the rows as they are, before a step at `clock` changes them."""
+    def read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """A copy of the rows' values and counts, which are as they were written."""
+        index = rows.numpy()
+        found = self._array[index]
+        self._verify(found, index)
+        return torch.from_numpy(found["values"].copy()), torch.from_numpy(found["counts"].copy())
+
+    def write(self, clock: int, rows: Tensor, values: Tensor, counts: Tensor) -> None:
+        """Change rows in a step at `clock`; what they were is in the journal before."""
         if self.foreign:
             raise ValueError(
                 f"the label table in {self.folder} belongs to an earlier run; resume that run "
                 f"from its checkpoint, or name an empty folder."
             )
         index = rows.numpy()
-        self.journal.append(clock, index, self._array[index].view(np.uint8))
+        records = self._array[index]  # a copy
+        self.journal.append(clock, index, records.view(np.uint8))
         self._written = clock + 1
-
-    def seal(self, rows: Tensor) -> None:
-        """Give rows that were written their checks."""
-        index = rows.numpy()
-        self._array["check"][index] = _checks(self._array[index], index)
+        records["values"], records["counts"] = values.numpy(), counts.numpy()
+        records["check"] = _checks(records, index)
+        self._array[index] = records
 
     def verify(self, rows: Tensor) -> None:
         """Raise `ValueError` unless the rows are as they were written."""
         index = rows.numpy()
-        found = self._array[index]
+        self._verify(self._array[index], index)
+
+    def _verify(self, found: NDArray[np.void], index: NDArray[np.int64]) -> None:
         wrong = index[found["check"] != _checks(found, index)]
         if len(wrong):
             raise ValueError(
@@ -135,10 +145,15 @@ def _checks(records: NDArray[np.void], index: NDArray[np.int64]) -> NDArray[np.u
     """
     count = records.dtype.itemsize // 8
     words = np.ascontiguousarray(records).view(np.uint64).reshape(len(records), count)[:, 1:]
-    factors = MIX * (2 * np.arange(words.shape[1], dtype=np.uint64) + np.uint64(1))
-    sums = (words * (factors | np.uint64(1))).sum(1, dtype=np.uint64)
+    sums = (words * _factors(count - 1)).sum(1, dtype=np.uint64)
     checks: NDArray[np.uint64] = sums * (2 * index.astype(np.uint64) + np.uint64(1))
     return checks
+
+
+@cache
+def _factors(count: int) -> NDArray[np.uint64]:
+    factors = MIX * (2 * np.arange(count, dtype=np.uint64) + np.uint64(1))
+    return factors | np.uint64(1)
 
 
 def _open_array(path: Path, rows: int, record: np.dtype[np.void], *, new: bool) -> NDArray[np.void]:
@@ -163,9 +178,12 @@ def _open_array(path: Path, rows: int, record: np.dtype[np.void], *, new: bool) 
 def _map(path: Path, rows: int, record: np.dtype[np.void]) -> NDArray[np.void] | str:
     """The array at `path`, or what is wrong with it."""
     try:
-        array = np.lib.format.open_memmap(path, mode="r+")
+        array: Any = np.lib.format.open_memmap(path, mode="r+")
     except Exception as error:  # a damaged header stumbles anywhere in its parser
         return f"is damaged ({str(error).splitlines()[0] if str(error) else 'empty'})"
     if array.shape != (rows + 1,) or array.dtype != record:
         return f"has {max(len(array) - 1, 0)} rows of {array.dtype}"
-    return array
+    # Rows are drawn at random: what the system would read beside each is not needed.
+    if hasattr(mmap, "MADV_RANDOM"):
+        array._mmap.madvise(mmap.MADV_RANDOM)
+    return np.asarray(array)  # a plain array, which is faster to index

@@ -150,15 +150,15 @@ class LabelTable(nn.Module):
         """
         slope = self.loss.pull_back(slope.to(drawn.labels), drawn.labels).to(self.values)
         summed = torch.zeros_like(drawn.values[:, 0]).index_add_(0, drawn.place, slope)
-        if self.file is not None:
-            self.file.remember(int(self.clock), drawn.rows)
-        self.clock += 1
-        self.rule.step(drawn.values, summed, int(self.clock), self.loss)
-        self.values[drawn.rows] = drawn.values
+        before = int(self.clock)
+        self.rule.step(drawn.values, summed, before + 1, self.loss)
         visits = drawn.counts[:, VISITS] + drawn.times
-        self.counts[drawn.rows] = torch.stack([self.clock.expand_as(visits), visits], 1)
+        counts = torch.stack([torch.full_like(visits, before + 1), visits], 1)
         if self.file is not None:
-            self.file.seal(drawn.rows)
+            self.file.write(before, drawn.rows, drawn.values, counts)
+        else:
+            self.values[drawn.rows], self.counts[drawn.rows] = drawn.values, counts
+        self.clock += 1
 
     def labels(self, rows: Tensor | None = None) -> Tensor:
         """The soft label (or value, in regression) of the given rows, or of all."""
@@ -262,8 +262,9 @@ class LabelTable(nn.Module):
     def _caught_up(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The rows as a table that moves as a whole would have them now: a copy."""
         if self.file is not None:
-            self.file.verify(rows)
-        values, counts = self.values[rows], self.counts[rows]
+            values, counts = self.file.read(rows)
+        else:
+            values, counts = self.values[rows], self.counts[rows]
         self.rule.catch_up(values, counts[:, LAST_STEP], int(self.clock))
         return values, counts
 
