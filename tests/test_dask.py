@@ -1,18 +1,24 @@
-"""A comparison by a Dask cluster: as by a pool, also when a worker dies, and refused clearly."""
+"""Jobs by a Dask cluster: as by a pool, also when a worker dies, and refused clearly."""
 
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
+from threading import Thread
 
 import numpy as np
 import pytest
 
+from labelgrad import compare
 from labelgrad.cli.cluster import check_versions
-from tests.command import COMMAND, labelgrad, labelgrad_here, one_sentence
+from labelgrad.paper.picture_task import Task
+from labelgrad.paper.picture_trial import PictureTrial
+from tests.command import labelgrad_here, one_sentence
+
+FIT = ["--model", "mlp", "--steps", "30", "--witnesses", "none"]
+REPRODUCE = ["reproduce", "digits", "--scale", "tiny", "--methods", "lga", "--seeds", "1"]
 
 
 @pytest.fixture
@@ -31,38 +37,47 @@ def lines(folder):
 
 
 @pytest.mark.slow
-def test_a_comparison_by_two_workers_one_of_which_is_killed_is_that_of_the_pool(data, tmp_path):
+def test_jobs_by_two_workers_one_of_which_is_killed_are_those_of_here(data, tmp_path):
     distributed = pytest.importorskip("distributed", reason="needs pip install 'labelgrad[dask]'")
-    said = labelgrad("compare", *data, "--workers", 2, "--out", tmp_path / "pool")
-    assert said.returncode == 0, said.stderr
+    here = compare(data[0], methods=["supervised", "lga"], steps=100, out=tmp_path / "here")
+    done_then = []
+
+    def kill_one_at_work(watcher):
+        while not lines(tmp_path / "dask"):
+            time.sleep(0.02)
+        at_work = [worker for worker, keys in watcher.processing().items() if keys]
+        os.kill(watcher.run(os.getpid)[at_work[0]], signal.SIGKILL)
+        done_then.append(len(lines(tmp_path / "dask")))
+
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with (
         distributed.LocalCluster(**options) as cluster,
         distributed.Client(cluster) as watcher,
     ):
-        address = cluster.scheduler_address
-        command = [*COMMAND, "compare", *data, "--dask", address, "--out", tmp_path / "dask"]
-        process = subprocess.Popen(
-            [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        while not lines(tmp_path / "dask"):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
-        at_work = [worker for worker, keys in watcher.processing().items() if keys]
-        pids = watcher.run(os.getpid)
-        os.kill(pids[at_work[0]], signal.SIGKILL)
-        done_then = len(lines(tmp_path / "dask"))
-        out, err = process.communicate(timeout=300)
+        where = ["--dask", cluster.scheduler_address]
+        killing = Thread(target=kill_one_at_work, args=(watcher,), daemon=True)
+        killing.start()
+        said = labelgrad_here("compare", *data, *where, "--out", tmp_path / "dask")
+        killing.join()
+        fitted = labelgrad_here("fit", data[0], *FIT, *where, "--out", tmp_path / "fit-dask")
+        pictures = labelgrad_here(*REPRODUCE, *where, "--out", tmp_path / "pictures-dask")
         hide = "import sys; sys.modules['labelgrad'] = None"
         watcher.run(exec, hide, workers=list(watcher.run(os.getpid))[:1])
-        without = one_sentence(labelgrad_here("compare", *data, "--dask", address))
-    assert process.returncode == 0, err
-    assert done_then < 6, "it was killed in the middle"
-    assert lines(tmp_path / "dask") == lines(tmp_path / "pool")
+        without = one_sentence(labelgrad_here("compare", *data, *where))
+    for each in (said, fitted, pictures):
+        assert each.returncode == 0, each.stderr
+    assert done_then[0] < 6, "it was killed in the middle"
+    assert lines(tmp_path / "dask") == lines(tmp_path / "here")
     assert len((tmp_path / "dask" / "results.jsonl").read_text().splitlines()) == 6
-    by_pool, by_dask = ([*text.splitlines()] for text in (said.stdout, out))
+    assert said.stdout.splitlines()[-3:-1] == [here.sentence, here.limits]
     assert "has none that can be imported" in without
-    assert by_pool[-3:-1] == by_dask[-3:-1], "the same sentences"
+    assert labelgrad_here("fit", data[0], *FIT, "--workers", 1, "--out", tmp_path / "fit").stdout
+    assert (tmp_path / "fit-dask/labels.csv").read_bytes() == (
+        tmp_path / "fit/labels.csv"
+    ).read_bytes()
+    trial = PictureTrial(Task("digits", "lga", 50, 0), scale="tiny")
+    trial.run.finish()
+    assert lines(tmp_path / "pictures-dask") == {("lga", 0): trial.history[0] | {"seconds": 0}}
 
 
 def test_a_scheduler_that_does_not_answer_is_said(data, monkeypatch):
@@ -74,6 +89,9 @@ def test_a_scheduler_that_does_not_answer_is_said(data, monkeypatch):
     for address in (f"tcp://127.0.0.1:{port}", "nowhere", "http://127.0.0.1:1", ""):
         said = one_sentence(labelgrad_here("compare", *data, "--dask", address))
         assert f"and none answered at {address!r} within" in said
+    for command in (["fit", data[0]], ["reproduce", "digits"], ["bench"], ["bench", "peers"]):
+        said = one_sentence(labelgrad_here(*command, "--dask", "nowhere"))
+        assert "and none answered at 'nowhere' within" in said
 
 
 def test_without_dask_the_extra_is_named(data, monkeypatch):

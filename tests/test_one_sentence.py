@@ -18,7 +18,8 @@ from labelgrad import (
 )
 from labelgrad.cli.words import MEMORY, one_line
 from labelgrad.estimators.targets import known_classes
-from labelgrad.fitting.cross_validation import FOLDS, train_shares
+from labelgrad.fitting.cross_validation import FOLDS
+from labelgrad.fitting.jobs import train_shares
 from labelgrad.fitting.plan import MOST_STEPS, Plan
 from labelgrad.inputs.kinds import read
 from tests.command import labelgrad_here
@@ -191,7 +192,7 @@ def test_data_of_an_estimator_that_are_no_table(estimator, shape):
 def test_ten_thousand_workers_are_no_more_than_there_are_trainings(monkeypatch, tmp_path):
     handed = []
     monkeypatch.setattr(
-        "labelgrad.fitting.cross_validation.finish_all",
+        "labelgrad.fitting.jobs.finish_all",
         lambda make, jobs, **options: handed.extend(job["share"] for job in jobs.values()),
     )
     plan = Plan("lga", "mlp", steps=3)

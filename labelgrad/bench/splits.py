@@ -79,7 +79,10 @@ def whole(name: str, places: Places) -> tuple[Array, Array]:
         x, y = SETS[name].read(places.pictures)
         return unit_columns(read_inputs(x).x), y
     task = "regression" if name in places.regressions else None
-    table = read(_files(places)[name], target=places.target, task=task)
+    files = _files(places)
+    if name not in files:  # of a worker on another machine, which has other files
+        raise FileNotFoundError(f"{places.tables}/{name}.csv is missing; put it there.")
+    table = read(files[name], target=places.target, task=task)
     known = table.labeled.numpy()
     return unit_columns(table.x)[known], table.y.numpy()[known]
 

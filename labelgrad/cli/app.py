@@ -33,6 +33,7 @@ from labelgrad.cli.words import (
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 UNFORESEEN = 70  # of one that has a mistake in it
 SAFE = "No cell begins like a formula."
+DASK = "Train on this cluster: tcp://host:8786."
 DATES = "day-first or month-first, if unclear."
 
 app = typer.Typer(
@@ -89,6 +90,8 @@ def fit(
     time_budget: Annotated[float | None, typer.Option(help="Minutes, in place of steps.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same result.")] = None,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; else all cores.")] = None,
+    dask: Annotated[str | None, typer.Option(help=DASK)] = None,
     size: Annotated[int | None, typer.Option(help="Pictures' side, in pixels.")] = None,
     mirror: Annotated[bool, typer.Option("--mirror", help="Mirrored means the same.")] = False,
     witnesses: Annotated[
@@ -158,6 +161,8 @@ def fit(
         map_by=map_by,
         spreadsheet_safe=spreadsheet_safe,
         device=device,
+        workers=workers,
+        dask=dask,
         resume=resume,
     )
 
@@ -380,9 +385,7 @@ def compare(
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 2,
-    dask: Annotated[
-        str | None, typer.Option(help="Train on this cluster, such as tcp://host:8786.")
-    ] = None,
+    dask: Annotated[str | None, typer.Option(help=DASK)] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder; runs/compare-DATA if not given.")
     ] = None,
@@ -454,6 +457,7 @@ def bench(
     seeds: Annotated[int, typer.Option(min=1, help="Splits of each set.")] = 3,
     steps: Annotated[int, typer.Option(min=1, help="Training steps; else the estimators'.")] = 5000,
     workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
+    dask: Annotated[str | None, typer.Option(help=DASK)] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")
     ] = None,
@@ -466,16 +470,19 @@ def bench(
     if context.invoked_subcommand is not None:
         return
     from labelgrad.cli.bench import run_bench
+    from labelgrad.cli.cluster import executor_at
 
-    run_bench(
-        sets=listed(sets),
-        seeds=seeds,
-        steps=steps,
-        workers=workers,
-        data=data,
-        out=out,
-        command=typed(),
-    )
+    with executor_at(dask) as executor:
+        run_bench(
+            sets=listed(sets),
+            seeds=seeds,
+            steps=steps,
+            workers=workers,
+            data=data,
+            out=out,
+            command=typed(),
+            executor=executor,
+        )
 
 
 @benches.command(
@@ -500,6 +507,7 @@ def peers(
         int | None, typer.Option(min=2, help="So many of each set, drawn at random.")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
+    dask: Annotated[str | None, typer.Option(help=DASK)] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of the pictures; else LABELGRAD_DATA.")
     ] = None,
@@ -513,18 +521,21 @@ def peers(
     same command goes on where it was; finished trials are not run again.
     """
     from labelgrad.bench.splits import Draw, Places
+    from labelgrad.cli.cluster import executor_at
     from labelgrad.cli.peers import run_peers
 
-    run_peers(
-        sets=listed(sets),
-        methods=listed(methods),
-        seeds=seeds,
-        draw=Draw(labels_per_class, at_random, labels),
-        places=Places(data, tables, target, listed(regression)),
-        workers=workers,
-        out=out,
-        command=typed(),
-    )
+    with executor_at(dask) as executor:
+        run_peers(
+            sets=listed(sets),
+            methods=listed(methods),
+            seeds=seeds,
+            draw=Draw(labels_per_class, at_random, labels),
+            places=Places(data, tables, target, listed(regression)),
+            workers=workers,
+            out=out,
+            command=typed(),
+            executor=executor,
+        )
 
 
 @app.command(epilog="Example: labelgrad methods")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from statistics import mean
 
@@ -32,6 +33,7 @@ from labelgrad.bench.trial import (
     BenchTrial,
     Method,
 )
+from labelgrad.cli.cluster import seen_from_anywhere
 from labelgrad.cli.console import Terminal, add_missing, say_pictures
 from labelgrad.labels.evidence import LEAD, SCALE, SUREST, Evidence
 from labelgrad.training.results import Line, Results
@@ -46,8 +48,9 @@ def run_bench(
     data: Path | None,
     out: Path,
     command: str,
+    executor: Executor | None = None,
 ) -> None:
-    """Train what is missing, then print the table and draw the picture."""
+    """Train what is missing, here or by an executor, then print the table and draw the picture."""
     names = sets or tuple(SETS)
     for name in names:
         rows(name, 0, data)  # what is misspelt or missing is said before any work begins
@@ -59,7 +62,7 @@ def run_bench(
             "setting": method.setting,
             "seed": seed,
             "steps": steps,
-            "folder": data,
+            "folder": seen_from_anywhere(data),
         }
         for methods in (COMPARED, MOVED)  # a bench that is stopped early has the comparison
         for seed in range(seeds)
@@ -67,7 +70,7 @@ def run_bench(
         for method in methods
         if not results.has(data=name, method=method.kind, setting=method.setting, seed=seed)
     }
-    add_missing(BenchTrial, jobs, results, workers=workers, command=command)
+    add_missing(BenchTrial, jobs, results, workers=workers, command=command, executor=executor)
     show([line for line in results.lines if line["seed"] < seeds and line["data"] in names], out)
 
 

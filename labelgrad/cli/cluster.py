@@ -5,12 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Executor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
 import labelgrad
 
 ANSWER = 10  # seconds in which a scheduler must
 VERSION = "__import__('labelgrad').__version__"  # sent as a text: a worker may have no labelgrad
+
+
+def executor_at(address: str | None) -> AbstractContextManager[Executor | None]:
+    """The executor that a command's jobs go to: that of a Dask cluster, or none, a pool of ours."""
+    return nullcontext() if address is None else dask_cluster(address)
+
+
+def seen_from_anywhere(path: Path | None) -> Path | None:
+    """A folder by its whole name: a worker of a cluster stands somewhere else.
+
+    >>> seen_from_anywhere(Path("tables")).is_absolute()
+    True
+    """
+    return None if path is None else path.expanduser().absolute()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from rich.table import Column, Table
 from rich.text import Text
 
-from labelgrad.cli.cluster import dask_cluster
+from labelgrad.cli.cluster import executor_at
 from labelgrad.cli.console import Terminal, say
 from labelgrad.cli.fit import shown_on_the_way
 from labelgrad.fitting.compare import compare
@@ -22,7 +21,7 @@ def run_compare(data: Path, *, out: Path, dask: str | None, **options: Any) -> N
     """Train what is not in the folder yet, here or by a Dask cluster, and print the ranking."""
     console = Terminal()
     with (
-        nullcontext() if dask is None else dask_cluster(dask) as executor,
+        executor_at(dask) as executor,
         shown_on_the_way(data, console) as (on_data, update, bars),
     ):
         found = compare(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from math import isnan
@@ -120,11 +121,12 @@ def add_missing(
     workers: int,
     command: str,
     shown: Progress | None = None,
+    executor: Executor | None = None,
 ) -> None:
     """Run all jobs that are not in the results yet side by side, and keep each as it ends.
 
     The command that does is written down before. How far it has come is `shown` step by step, if
-    nothing else is said.
+    nothing else is said. With an `executor` the jobs go there, in place of `workers` of ours.
     """
     from labelgrad.group import here
     from labelgrad.training.parallel import finish_all
@@ -139,6 +141,7 @@ def add_missing(
         workers=workers,
         progress=shown or progress(Terminal()),
         when_done=lambda _, history: results.add(history),
+        executor=executor,
     )
 
 

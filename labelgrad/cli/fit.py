@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from labelgrad.cli.cluster import executor_at
 from labelgrad.cli.console import Terminal, Update, begun_when_needed, say
 from labelgrad.files import write_whole
 from labelgrad.fitting.fit import fit
@@ -33,12 +34,22 @@ MOST_WORKERS = 8
 
 
 def run_fit(
-    data: Path, *, out: Path, device: str, spreadsheet_safe: bool = False, **options: Any
+    data: Path,
+    *,
+    out: Path,
+    device: str,
+    workers: int | None = None,
+    dask: str | None = None,
+    spreadsheet_safe: bool = False,
+    **options: Any,
 ) -> None:
     """Fit, and print what a person wants to know on the way and at the end."""
     console = Terminal()
     told: list[str] = []
-    with shown_on_the_way(data, console) as (show_data, update, _):
+    with (
+        executor_at(dask) as executor,
+        shown_on_the_way(data, console) as (show_data, update, _),
+    ):
 
         def on_data(dataset: Dataset) -> None:
             told.extend(dataset.notes)
@@ -52,7 +63,8 @@ def run_fit(
             data,
             out=out,
             device=device,
-            workers=usual_workers(device),
+            workers=workers or usual_workers(device),
+            executor=executor,
             on_data=on_data,
             on_note=on_note,
             on_progress=update,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from concurrent.futures import Executor
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -21,6 +22,7 @@ from labelgrad.bench.peer_trial import (
 from labelgrad.bench.splits import VALUES, Draw, Places, set_names, whole
 from labelgrad.bench.standing import Standing, of_task, standings
 from labelgrad.bench.standing_page import write_page
+from labelgrad.cli.cluster import seen_from_anywhere
 from labelgrad.cli.console import Tally, Terminal, add_missing, say, say_pictures
 from labelgrad.cli.words import check_choice
 from labelgrad.inputs.targets import TASKS
@@ -45,12 +47,18 @@ def run_peers(
     workers: int,
     out: Path,
     command: str,
+    executor: Executor | None = None,
 ) -> None:
-    """Fit what is missing, then print the tables, write the page and draw the pictures."""
+    """Fit what is missing, here or by an executor; print the tables, write page and pictures."""
     for method in methods:
         check_choice("--methods", method, list(TITLES))
     names = set_names(places, sets)
     tasks = {name: _task(name, places) for name in names}
+    places = replace(
+        places,
+        pictures=seen_from_anywhere(places.pictures),
+        tables=seen_from_anywhere(places.tables),
+    )
     results = Results(out, {"least": LEAST, "values": VALUES} | asdict(draw))
     jobs = {
         f"{name}, {CONTENDERS[contender].title}, seed {seed}": {
@@ -67,7 +75,15 @@ def run_peers(
         and not results.has(data=name, method=next(iter(CONTENDERS[contender].methods)), seed=seed)
     }
     console = Terminal()
-    add_missing(PeerTrial, jobs, results, workers=workers, command=command, shown=Tally(console))
+    add_missing(
+        PeerTrial,
+        jobs,
+        results,
+        workers=workers,
+        command=command,
+        shown=Tally(console),
+        executor=executor,
+    )
     shown = [
         line
         for line in results.lines

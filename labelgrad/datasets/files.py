@@ -19,6 +19,8 @@ from urllib.request import Request, urlopen
 
 from platformdirs import user_cache_path
 
+from labelgrad.training.parallel import is_elsewhere
+
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 TIMEOUT = 30.0  # seconds without a byte
@@ -59,9 +61,15 @@ def fetch(files: Sequence[RemoteFile], folder: Path, progress: Progress | None =
     """Download those of the files that the folder lacks.
 
     A download that was cut goes on where it stopped. A file has its name only once it is whole and
-    its checksum is right; until then it is `name.partial`.
+    its checksum is right; until then it is `name.partial`. Jobs that were handed to an executor
+    download nothing: several of them would write one file at once.
     """
     missing = [file for file in files if not (folder / file.name).exists()]
+    if missing and is_elsewhere():
+        raise FileNotFoundError(
+            f"{folder / missing[0].name} is missing, and a worker downloads nothing; put the data "
+            f"there, or name their folder with --data or the worker's LABELGRAD_DATA."
+        )
     total = sum(file.size for file in missing)
     for index, file in enumerate(missing):
         before = sum(earlier.size for earlier in missing[:index])

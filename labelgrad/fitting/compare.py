@@ -15,13 +15,8 @@ from numpy.typing import ArrayLike
 from labelgrad.encoders.found import Given
 from labelgrad.encoders.hub import Allow
 from labelgrad.fitting.asked import check_device, encoding_of
-from labelgrad.fitting.cross_validation import (
-    Callbacks,
-    OnProgress,
-    TrainingJob,
-    as_arrays,
-    held_out_folds,
-)
+from labelgrad.fitting.cross_validation import OnProgress, held_out_folds
+from labelgrad.fitting.jobs import Callbacks, TrainingJob, as_arrays
 from labelgrad.fitting.peer_folds import OTHERS, PeerFolds, PeerPlan, check_other
 from labelgrad.fitting.plan import Plan, make_plan
 from labelgrad.fitting.ranking import Ranking, rank

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +48,6 @@ from labelgrad.objective import Objective
 from labelgrad.objectives.lga import LGA
 from labelgrad.step import Views
 from labelgrad.training.batches import Examples, TensorBatches
-from labelgrad.training.parallel import History, finish_all
 from labelgrad.training.recipe import Recipe, Run, side_by_side
 from labelgrad.training.trainer import Trainer
 
@@ -122,16 +121,10 @@ class CrossValidation:
         shortest = SHORTEST if dataset.raw is None else SHORTEST_FINE_TUNED
         self.round = max(-(-plan.steps // ROUNDS), min(shortest, plan.steps))
         self.methods = plan.methods if only is None else (only,)
-        folds = held_out_folds(self.y[self.labeled], seed=plan.seed)
-        held_out = {f"fold-{number}": self.labeled[fold] for number, fold in enumerate(folds, 1)}
-        if only is None:
-            held_out[ALL] = self.labeled[:0]
-        mine, shares = share
         self.trainings = [
-            Training(part, method, self._run(part, method, rows), rows)
-            for place, (part, rows) in enumerate(held_out.items())
-            for other, method in enumerate(self.methods)
-            if (place + other) % shares == mine
+            Training(part, method, self._run(name, method, rows), rows)
+            for name, part, method, rows in share_of(dataset, plan, share)
+            if only is None or (method == only and part != ALL)
         ]
 
     def records(self) -> Iterator[Record]:
@@ -235,9 +228,9 @@ class CrossValidation:
                 points.append(CurvePoint(*point, error, loss))
         return sorted(points, key=lambda point: point.step)
 
-    def _run(self, part: str, method: str, held_out: Tensor) -> Run:
+    def _run(self, name: str, method: str, held_out: Tensor) -> Run:
         return self.run_of(
-            f"{part}-{method}",
+            name,
             lambda: objective(method, self.plan, self.dataset),
             held_out,
             self.unlabeled_batches() if method != BASELINE else None,
@@ -301,6 +294,22 @@ class CrossValidation:
         return partial(network, self.plan.network, shape, outputs_for(self.dataset))
 
 
+def share_of(
+    dataset: Dataset, plan: Plan, share: tuple[int, int] = (0, 1)
+) -> list[tuple[str, str, str, Tensor]]:
+    """Of each training in this share of so many: its name, part, method, and rows held out."""
+    y, labeled = in_spreads(dataset)[0], dataset.labeled.nonzero().squeeze(1)
+    folds = held_out_folds(y[labeled], seed=plan.seed)
+    held_out = {f"fold-{number}": labeled[fold] for number, fold in enumerate(folds, 1)}
+    mine, shares = share
+    return [
+        (f"{part}-{method}", part, method, rows)
+        for place, (part, rows) in enumerate([*held_out.items(), (ALL, labeled[:0])])
+        for other, method in enumerate(plan.methods)
+        if (place + other) % shares == mine
+    ]
+
+
 def in_spreads(dataset: Dataset) -> tuple[Tensor, float, float]:
     """The labels as networks learn them, with the mean and the spread that values are taken by.
 
@@ -336,85 +345,3 @@ def held_out_folds(y: Tensor, *, seed: int) -> list[Tensor]:
     dealt = torch.cat(mixed) if mixed else torch.zeros(0, dtype=torch.int64)
     folds = [dealt[place::FOLDS].sort().values for place in range(min(FOLDS, len(dealt)))]
     return folds[:1] if len(y) >= ENOUGH else folds
-
-
-class TrainingJob:
-    """A cross-validation, or a share of one, as work for another process."""
-
-    def __init__(self, dataset: Dataset, plan: Plan, **options: Any):
-        self.trained = CrossValidation(as_tensors(dataset), plan, **options)
-        self.steps = self.trained.total
-
-    def __iter__(self) -> Iterator[Record]:
-        for record in self.trained.records():
-            yield {"step": self.trained.done, "loss": record["loss"]}
-
-    @property
-    def history(self) -> History:
-        """Nothing: what was learned is in the folder."""
-        return []
-
-
-def used_workers(workers: int, plan: Plan) -> int:
-    """So many of the processes have a training to do.
-
-    >>> used_workers(100, Plan("lga", "mlp", steps=10))
-    6
-    """
-    return min(workers, FOLDS + len(plan.methods))
-
-
-def train_shares(
-    dataset: Dataset,
-    plan: Plan,
-    model: nn.Module | None,
-    folder: Path,
-    device: str,
-    workers: int,
-    on_progress: OnProgress | None,
-) -> None:
-    """Bring all trainings to their end in several processes; what they learned is in the folder."""
-    workers = used_workers(workers, plan)
-    same = {"dataset": as_arrays(dataset), "plan": plan, "model": model}
-    same |= {"folder": folder, "device": device}
-    jobs = {
-        f"training {index + 1}/{workers}": same | {"share": (index, workers)}
-        for index in range(workers)
-    }
-    finish_all(TrainingJob, jobs, workers=workers, progress=Callbacks(on_progress))
-
-
-def as_arrays(dataset: Dataset) -> Dataset:
-    """The dataset to hand to another process.
-
-    As NumPy arrays the examples are copied: PyTorch's shared memory is often too small for them.
-    What they looked like stays here.
-    """
-    x: Any = dataset.x.numpy()
-    y: Any = dataset.y.numpy()
-    raw: Any = None if dataset.raw is None else dataset.raw.numpy()
-    return replace(dataset, x=x, y=y, raw=raw, originals=None)
-
-
-def as_tensors(dataset: Dataset) -> Dataset:
-    """The dataset that another process handed over."""
-    raw = None if dataset.raw is None else torch.as_tensor(dataset.raw)
-    return replace(dataset, x=torch.as_tensor(dataset.x), y=torch.as_tensor(dataset.y), raw=raw)
-
-
-class Callbacks:
-    """What several processes tell (see `labelgrad.training.parallel.Progress`), passed on."""
-
-    def __init__(
-        self,
-        on_progress: OnProgress | None,
-        on_count: Callable[[int, int], None] | None = None,
-    ):
-        self.update = on_progress or (lambda name, done, total, loss: None)
-        self.count = on_count or (lambda done, total: None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,10 @@ from labelgrad.fitting.corrections import (
     has_corrections,
     restart_if_corrected,
 )
-from labelgrad.fitting.cross_validation import (
-    OnProgress,
-    Record,
-    used_workers,
-)
+from labelgrad.fitting.cross_validation import OnProgress, Record
 from labelgrad.fitting.example_map import PCA, check_map
 from labelgrad.fitting.fine_tuning import asked_encoder_rate, for_fine_tuning
+from labelgrad.fitting.jobs import most_workers, used_workers
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
 from labelgrad.fitting.plan import (
     FILE,
@@ -94,6 +92,7 @@ def fit(
     map_by: str | None = None,
     device: str = "cpu",
     workers: int = 1,
+    executor: Executor | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     on_data: Callable[[Dataset], None] | None = None,
@@ -131,8 +130,10 @@ def fit(
     ones allow promises (`labelgrad.fitting.promises`), and else it takes an audit.
 
     The trainings go in as many processes as there are `workers`; a script that
-    asks for more than one does so below `if __name__ == "__main__":`. Under `torchrun` each of
-    them is trained by all its processes, and the first one hears the witnesses and writes.
+    asks for more than one does so below `if __name__ == "__main__":`. With an `executor`, any
+    `concurrent.futures.Executor`, they go there, with the data, and come back at their end; the
+    rest is done here. Under `torchrun` each of them is trained by all its processes, and the first
+    one hears the witnesses and writes.
 
     With `out` everything is kept in a new folder, and `resume` goes on there; after corrections it
     trains anew with them, and `before-corrections` has the result before. Ctrl-C ends the training
@@ -168,14 +169,16 @@ def fit(
         check_can_keep(folder)
     check_count("workers", workers)
     check_asked(model, time_budget, witnesses, estimators, shares)
-    if workers > 1 and group.size > 1:
+    by_others = workers > 1 or executor is not None
+    if by_others and group.size > 1:
         raise ValueError(
             f"`workers` are processes of one's own, and torchrun has started {group.size} that "
-            f"train together; leave `workers` at 1, got {workers}."
+            f"train together; leave `workers` at 1 and `executor` out, got {workers} workers."
         )
     share = asked_encoder_rate(fine_tune, model, folder)
-    if on_record is not None and workers > 1:
-        raise ValueError(f"`on_record` needs the training in this process, got {workers} workers.")
+    if on_record is not None and by_others:
+        got = f"{workers} workers" if executor is None else "an executor"
+        raise ValueError(f"`on_record` needs the training in this process, got {got}.")
     if not encoder and folder is not None and (folder / FILE).exists():
         encoder = kept_encoders(folder)  # whatever has been installed since
     begun = group.first(lambda: None if folder is None else load_source(folder))
@@ -217,7 +220,7 @@ def fit(
     if on_data is not None:
         on_data(dataset)
     mine = None if group.rank else folder  # of several processes the first has the folder
-    with in_use(mine), one_thread(workers > 1 or has_columns(dataset)):
+    with in_use(mine), one_thread(by_others or has_columns(dataset)):
         check_folder(mine, resume=resume)  # another process may have begun there meanwhile
         asked: dict[str, Any] = {"method": method, "steps": steps, "seed": seed, "mirror": mirror}
         if witnesses is not None:
@@ -261,7 +264,11 @@ def fit(
                 on_note(note)
         place = None if folder is None else folder / CHECKPOINT
         built = own if tuned is None else tuned
-        trained = train(dataset, plan, built, place, device, workers, on_progress, on_record)
+        if executor is not None:
+            workers = most_workers(plan)
+        trained = train(
+            dataset, plan, built, place, device, workers, on_progress, on_record, executor
+        )
         name = str(data) if isinstance(data, str | Path) else dataset.kind
         with stopping(warn=CONCLUDING, pressed=trained.step < plan.steps):
             return finalize(

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelgrad.fitting.cross_validation import as_tensors, held_out_folds, in_spreads
+from labelgrad.fitting.cross_validation import held_out_folds, in_spreads
+from labelgrad.fitting.jobs import as_tensors
 from labelgrad.inputs.base import Dataset
 from labelgrad.inputs.columns import spreads, unit_columns
 from labelgrad.peers import PEERS, check_peer, clipped, probabilities, undisturbed, values

@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,12 +16,8 @@ from types import FrameType
 import torch
 from torch import nn
 
-from labelgrad.fitting.cross_validation import (
-    CrossValidation,
-    OnProgress,
-    Record,
-    train_shares,
-)
+from labelgrad.fitting.cross_validation import CrossValidation, OnProgress, Record
+from labelgrad.fitting.jobs import train_shares
 from labelgrad.fitting.plan import HEAD, MOST_STEPS, Plan
 from labelgrad.inputs.base import Dataset
 from labelgrad.training.stackable import stacks
@@ -41,13 +38,15 @@ def train(
     workers: int,
     on_progress: OnProgress | None,
     on_record: Callable[[Record], None] | None,
+    executor: Executor | None = None,
 ) -> CrossValidation:
     """All trainings of a plan, as far as they came before somebody stopped them."""
-    if workers > 1 and plan.network != HEAD:  # linear heads are done before a process has begun
+    by_others = workers > 1 or executor is not None
+    if by_others and plan.network != HEAD:  # linear heads are done before a process has begun
         with TemporaryDirectory() as spare:  # what processes learn, they hand over in a folder
             place = Path(spare) if folder is None else folder
             with suppress(KeyboardInterrupt):
-                train_shares(dataset, plan, model, place, device, workers, on_progress)
+                train_shares(dataset, plan, model, place, device, workers, on_progress, executor)
             return CrossValidation(dataset, plan, model=model, folder=place, device=device)
     trained = CrossValidation(dataset, plan, model=model, folder=folder, device=device)
     with stopping() as stopped:

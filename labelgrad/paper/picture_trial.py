@@ -21,6 +21,7 @@ from labelgrad.paper.picture_task import SIZES, Examples, Size, Task, examples
 from labelgrad.paper.settings import Hyperparameters, choice
 from labelgrad.schedules import Drop
 from labelgrad.training.batches import TensorBatches
+from labelgrad.training.parallel import is_elsewhere
 from labelgrad.training.recipe import Recipe, Run
 from labelgrad.training.results import Line
 
@@ -32,7 +33,8 @@ class PictureTrial:
     """One method on one split; iterate to train, then look at `history`, which is one line.
 
     With an `unfinished` folder the trial keeps its checkpoints there and goes on from them when it
-    is built again; at its end the folder is removed. `settings` replace the method's own. Without
+    is built again; at its end the folder is removed. A worker elsewhere, which does not see the
+    folder that it would be in, keeps none. `settings` replace the method's own. Without
     `with_test` no test picture is looked at: a search for settings has no business with them.
 
     >>> task = Task("digits", "lga", labels=50, seed=0)
@@ -54,6 +56,8 @@ class PictureTrial:
         device: str = "cpu",
     ):
         self.task, self.scale, self.steps = task, scale, SIZES[scale].steps
+        if unfinished is not None and is_elsewhere() and not Path(unfinished).parent.is_dir():
+            unfinished = None
         self._unfinished = unfinished
         chosen = settings or choice(task.method, scale)
         parts = examples(task, SIZES[scale], data_folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import (
@@ -37,6 +38,7 @@ RETRIES = 2  # new pools in a row after a process died, with no job done between
 
 _told: SimpleQueue[Told] | None = None  # in a worker: where it tells its progress
 _in_turn = Lock()
+_elsewhere = False  # whether a job of somebody else's executor is under way here
 
 
 class Work(Protocol):
@@ -129,7 +131,8 @@ def _by_executor(
     futures: dict[Future[History], str] = {}
     try:
         for name, settings in jobs.items():
-            futures[executor.submit(_finish_elsewhere, name, make, settings)] = name
+            job = executor.submit(_finish_elsewhere, name, make, settings, socket.gethostname())
+            futures[job] = name
         _watch(futures, ended)
     except BaseException as error:
         for future in futures:
@@ -266,21 +269,40 @@ def _finish(name: str, make: Callable[..., Work], settings: Settings) -> History
     return work.history
 
 
-def _finish_elsewhere(name: str, make: Callable[..., Work], settings: Settings) -> History:
+def _finish_elsewhere(
+    name: str, make: Callable[..., Work], settings: Settings, home: str
+) -> History:
     """A job in a process that may have several threads, and belongs to somebody else.
 
     PyTorch's random numbers and forward mode are the process's, so its jobs take turns. One thread
-    each, as in a pool of ours: another number of them would round otherwise.
+    each, as in a pool of ours: another number of them would round otherwise. What another machine
+    than `home` lacks is told with that machine's name.
     """
     import torch
 
+    global _elsewhere
     with _in_turn:
         before = torch.get_num_threads()
         torch.set_num_threads(1)
+        _elsewhere = True
         try:
             return _finish(name, make, settings)
+        except (ValueError, OSError, ImportError) as error:
+            if (host := socket.gethostname()) == home:
+                raise
+            raise RuntimeError(f"on {host}: {error}") from None
         finally:
+            _elsewhere = False
             torch.set_num_threads(before)
+
+
+def is_elsewhere() -> bool:
+    """Whether this is a job that was handed to an executor, which may be of another machine.
+
+    >>> is_elsewhere()
+    False
+    """
+    return _elsewhere
 
 
 def _leave_with_parent() -> None:

@@ -21,6 +21,9 @@ def reproduce(
         typer.Option("--trials", "--seeds", min=1, help="Trials; else as the paper."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
+    dask: Annotated[
+        str | None, typer.Option(help="Train on this cluster: tcp://host:8786.")
+    ] = None,
     scale: Annotated[
         str | None, typer.Option(help="Size: paper, laptop, or tiny to try it out.")
     ] = None,
@@ -44,29 +47,33 @@ def reproduce(
     """Run an experiment of the paper and lay the results beside the paper's own.
 
     Killed or stopped, the same command goes on where it was; a finished run is drawn anew without
-    training. The folder gets results.jsonl, commands.jsonl and a figure as PNG and SVG.
+    training. The folder gets results.jsonl, commands.jsonl and a figure as PNG and SVG. With --dask
+    the workers of a Dask cluster train, with the pictures on their own machines.
     """
+    from labelgrad.cli.cluster import executor_at
     from labelgrad.paper.commands.reproduce import RECIPES, print_recipes, run_recipe
 
     if list_all:
         print_recipes()
         return
     check_choice("NAME", name or "nothing", list(RECIPES))
-    run_recipe(
-        name or "",
-        trials=trials,
-        workers=workers,
-        scale=scale,
-        out=out,
-        command=typed(),
-        methods=listed(methods),
-        labels=counts(labels),
-        imbalance=imbalance,
-        foreign=foreign,
-        rebuilt=rebuilt,
-        data=data,
-        device=device,
-    )
+    with executor_at(dask) as executor:
+        run_recipe(
+            name or "",
+            trials=trials,
+            workers=workers,
+            executor=executor,
+            scale=scale,
+            out=out,
+            command=typed(),
+            methods=listed(methods),
+            labels=counts(labels),
+            imbalance=imbalance,
+            foreign=foreign,
+            rebuilt=rebuilt,
+            data=data,
+            device=device,
+        )
 
 
 @commands.command(epilog="Example: labelgrad tune fashion-mnist --methods lga,vat --trials 6")

@@ -1,9 +1,19 @@
-"""What `labelgrad reproduce` was asked for."""
+"""What `labelgrad reproduce` was asked for, and the trials that it takes."""
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labelgrad.cli.console import add_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from labelgrad.training.parallel import Settings, Work
+    from labelgrad.training.results import Results
 
 
 @dataclass(frozen=True)
@@ -22,3 +32,18 @@ class Options:
     imbalance: float = 1.0
     foreign: float | None = None
     rebuilt: bool = False
+    executor: Executor | None = None  # who does the trials in place of `workers`
+
+
+def add_asked(
+    make: Callable[..., Work], jobs: Mapping[str, Settings], results: Results, options: Options
+) -> None:
+    """Run the trials that are not in the results yet, by whom the options say."""
+    add_missing(
+        make,
+        jobs,
+        results,
+        workers=options.workers,
+        command=options.command,
+        executor=options.executor,
+    )

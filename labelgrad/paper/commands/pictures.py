@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.console import Terminal, add_missing, downloading, say_pictures
+from labelgrad.cli.cluster import seen_from_anywhere
+from labelgrad.cli.console import Terminal, downloading, say_pictures
 from labelgrad.paper.commands.claims import claims_table
-from labelgrad.paper.commands.options import Options
+from labelgrad.paper.commands.options import Options, add_asked
 from labelgrad.paper.picture_results import (
     Score,
     labels_in,
@@ -68,15 +69,18 @@ def train_pictures(data: str, options: Options) -> list[Line]:
         for labels in options.labels
         for name in methods
     ]
-    where = {"scale": options.scale, "data_folder": options.data, "device": options.device}
+    folder, unfinished = seen_from_anywhere(options.data), options.out.absolute() / "unfinished"
+    where = {"scale": options.scale, "data_folder": folder, "device": options.device}
     jobs = {
-        _name(task): {"task": task, "unfinished": options.out / "unfinished" / _name(task), **where}
+        _name(task): {"task": task, "unfinished": unfinished / _name(task), **where}
         for task in tasks
         if not results.has(**task.line)
     }
-    add_missing(PictureTrial, jobs, results, workers=options.workers, command=options.command)
+    if jobs and options.executor is not None:  # who sees this folder keeps checkpoints in it
+        unfinished.mkdir(parents=True, exist_ok=True)
+    add_asked(PictureTrial, jobs, results, options)
     with suppress(OSError):  # trials of another method or seed may be unfinished
-        (options.out / "unfinished").rmdir()
+        unfinished.rmdir()
     return [line for task in tasks for line in results.lines if task.line.items() <= line.items()]
 
 

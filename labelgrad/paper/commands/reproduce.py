@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelgrad.cli.console import Terminal, add_missing, say_pictures
+from labelgrad.cli.console import Terminal, say_pictures
 from labelgrad.paper.commands.comparison import differences_table, summary_table
-from labelgrad.paper.commands.options import Options
+from labelgrad.paper.commands.options import Options, add_asked
 from labelgrad.paper.commands.pictures import run_pictures, run_table_1
 from labelgrad.training.results import Line, Results
 
@@ -30,7 +30,7 @@ def learning_speeds(options: Options, console: Console) -> None:
         for method in METHODS
         if not results.has(method=method, step=steps)
     }
-    add_missing(LearningSpeeds, jobs, results, workers=options.workers, command=options.command)
+    add_asked(LearningSpeeds, jobs, results, options)
     console.print(_speeds_table(results.lines))
     _print_propositions(console, problems=3 if options.scale == "paper" else 1)
     say_pictures(console, draw_learning_speeds(results.lines, options.out))
@@ -75,7 +75,7 @@ def synthetic(options: Options, console: Console) -> None:
         for method in methods
         if not results.has(method=method, seed=seed, step=last)
     }
-    add_missing(SyntheticTrial, jobs, results, workers=options.workers, command=options.command)
+    add_asked(SyntheticTrial, jobs, results, options)
     lines = [line for line in results.lines if line["seed"] < options.trials]
     console.print(differences_table(lines))
     console.print(summary_table(lines))
