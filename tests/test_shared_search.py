@@ -13,12 +13,19 @@ import time
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from labelgrad.paper import shared_search
 from labelgrad.paper.settings import first_settings
-from labelgrad.paper.shared_search import Shared, SharedSearch, opened, without_password
+from labelgrad.paper.shared_search import (
+    SearchWorker,
+    Shared,
+    SharedSearch,
+    opened,
+    without_password,
+)
 from tests.command import COMMAND, labelgrad_here, one_sentence
 
 optuna = pytest.importorskip("optuna", reason="needs pip install 'labelgrad[tune]'")
@@ -176,44 +183,142 @@ def test_a_password_is_not_written_down():
     assert without_password(plain) == plain
 
 
-@pytest.fixture
+class Postgres:
+    """A PostgreSQL of a test's own, in a folder, by a user who may run it."""
+
+    def __init__(self, programs, folder):
+        user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+        if user:
+            shutil.chown(folder, **user)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"postgresql://me@127.0.0.1:{port}/postgres"
+        self._programs, self._where, self._log = programs, f"{folder}/data", f"{folder}/log"
+        self._how = {"stdout": subprocess.DEVNULL, "cwd": folder, **user}
+        self._options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        self._run("initdb", "-U", "me", "--auth=trust", "--no-sync")
+
+    def start(self):
+        self._run("pg_ctl", "-o", self._options, "-l", self._log, "-w", "start")
+
+    def stop(self):
+        self._run("pg_ctl", "-m", "immediate", "stop")
+
+    def _run(self, program, *options):
+        command = [self._programs / program, "-D", self._where, *options]
+        subprocess.run(command, check=True, **self._how)
+
+
+@pytest.fixture(scope="module")
 def postgres():
-    """The address of a PostgreSQL that is there for one test, by a user who may run it."""
+    """A PostgreSQL that runs, for all tests here."""
     pytest.importorskip("psycopg2", reason="needs pip install psycopg2-binary")
     found = [shutil.which("initdb"), *map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb"))]
     if not any(found):
         pytest.skip("PostgreSQL is not installed (apt install postgresql)")
     programs = Path(next(filter(None, found))).resolve().parent
-    user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        if user:
-            shutil.chown(folder, **user)
-        where, quiet = f"{folder}/data", {"stdout": subprocess.DEVNULL, "cwd": folder, **user}
-
-        def run(*command):
-            subprocess.run([programs / command[0], *command[1:]], check=True, **quiet)
-
-        run("initdb", "-D", where, "-U", "me", "--auth=trust", "--no-sync")
-        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-        run("pg_ctl", "-D", where, "-o", options, "-l", f"{folder}/log", "-w", "start")
+        server = Postgres(programs, folder)
+        server.start()
         try:
-            yield f"postgresql://me@127.0.0.1:{port}/postgres"
+            yield server
         finally:
-            run("pg_ctl", "-D", where, "-m", "immediate", "stop")
+            server.stop()
+
+
+@pytest.mark.slow
+def test_a_database_that_is_away_for_a_moment_costs_nothing(postgres):
+    shared = Shared(postgres.url, "digits", 50, "tiny", trials=3, seed=1)
+    search, done = search_of(shared), []
+
+    def back_soon():
+        time.sleep(1.5)
+        postgres.start()
+
+    def cut_off(place, settings):
+        done.append(place)
+        if place == 1:
+            postgres.stop()
+            Thread(target=back_soon).start()
+        return trained(place, settings)
+
+    while search.take_one(cut_off):
+        pass
+    assert done == [0, 1, 2]
+    assert search.is_done
+    assert not search._trials("FAIL", "RUNNING"), "no trial was lost"
+
+
+def test_what_was_cut_off_in_the_midst_is_asked_again_and_a_refusal_is_not(monkeypatch):
+    from sqlalchemy.exc import IntegrityError, OperationalError, PendingRollbackError
+
+    monkeypatch.setattr(shared_search, "PAUSE", 0.0)
+    lost = OperationalError("select 1", {}, Exception("server closed the connection"))
+    asked = []
+
+    def set_trial_state_values(answer):
+        asked.append(answer)
+        if len(asked) == 1:
+            try:
+                raise lost
+            except OperationalError:
+                raise PendingRollbackError("roll back first") from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    call = shared_search._asked_again(set_trial_state_values, shared_search._Patience())
+    assert call(False) is False
+    assert len(asked) == 2
+    refused = IntegrityError("insert", {}, Exception("twice"))
+    finished = optuna.exceptions.UpdateFinishedTrialError("it was done before")
+    for error in (refused, finished):
+        with pytest.raises(type(error)):
+            call(error)
+    assert len(asked) == 4, "neither was asked again"
+    asked.clear()
+    assert call(finished) is True, "it was done when the answer was lost"
+
+
+@pytest.mark.slow
+def test_a_database_that_stays_away_is_one_sentence_and_goes_on(postgres, monkeypatch):
+    monkeypatch.setattr(shared_search, "PATIENCE", 1.0)
+    shared = Shared(postgres.url, "digits", 50, "tiny", trials=3, seed=2, heartbeat=1)
+    had = []
+
+    def cut_off(place, settings):
+        had.append((place, settings))
+        if len(had) == 2:
+            postgres.stop()
+        return trained(place, settings)
+
+    monkeypatch.setattr(SearchWorker, "_training", lambda worker, method: cut_off)
+    worker = SearchWorker(shared=shared, methods=("lga",), data_folder=None)
+    said = r"^the database .* went away, and was not back within 1 seconds; what had ended is in it"
+    with pytest.raises(RuntimeError, match=said):
+        list(worker)
+    with pytest.raises(RuntimeError, match=said):
+        assert worker.history
+    with pytest.raises(ValueError, match="needs a database that answers"):
+        SearchWorker(shared=shared, methods=("lga",), data_folder=None)
+    postgres.start()
+    worker = SearchWorker(shared=shared, methods=("lga",), data_folder=None)
+    list(worker)
+    assert [place for place, _ in had] == [0, 1, 2, 1], "what was cut off is done again"
+    assert had[3] == had[1], "with the same settings"
+    assert [line["number"] for line in worker.history] == [0, 1, 2]
 
 
 @pytest.mark.slow
 def test_three_processes_search_on_postgresql_and_one_is_killed(postgres, tmp_path):
-    said = one_sentence(labelgrad_here(*TUNE, "--storage", f"{postgres}-none"))
+    said = one_sentence(labelgrad_here(*TUNE, "--storage", f"{postgres.url}-none"))
     assert 'database "postgres-none" does not exist' in said
-    shared = Shared(postgres, "digits", 50, "tiny", trials=12, heartbeat=2)
+    shared = Shared(postgres.url, "digits", 50, "tiny", trials=12, heartbeat=2)
     options = [*TUNE, "--trials", "12", "--workers", "1", "--heartbeat", "2"]
 
     def begin(program, name):
-        command = [*program, *options, "--storage", postgres, "--out", str(tmp_path / name)]
+        command = [*program, *options, "--storage", postgres.url, "--out", str(tmp_path / name)]
         return subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
         )

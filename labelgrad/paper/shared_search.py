@@ -12,8 +12,9 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import wraps
 from importlib.util import find_spec
 from math import nan
 from pathlib import Path
@@ -32,6 +33,7 @@ from labelgrad.training.results import Line
 
 PLACE, LINE = "place", "line"  # what a trial in the database says of itself
 DRIVERS = ("psycopg2", "psycopg")
+PATIENCE, PAUSE = 120.0, 1.0  # seconds: a database that is away is asked so long, so often
 ATTEMPTS = 5  # to make the tables, which several processes may do at once
 
 
@@ -158,29 +160,23 @@ class SearchWorker:
     def __init__(self, *, shared: Shared, methods: tuple[str, ...], data_folder: Path | None):
         self.shared, self._data_folder = shared, data_folder
         storage = opened(shared)
-        self.searches = [SharedSearch(storage, shared, method) for method in methods]
+        with _told_if_lost(shared):
+            self.searches = [SharedSearch(storage, shared, method) for method in methods]
         self.steps = sum(search.trials for search in self.searches)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        from optuna.exceptions import StorageInternalError
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
+        with _told_if_lost(self.shared):
             while not all(search.is_done for search in self.searches):
                 took = [search.take_one(self._training(search.method)) for search in self.searches]
                 if not any(took):  # others are at work, and may die
                     time.sleep(min(1.0, self.shared.heartbeat / 2))
                 yield {"step": len(self.history), "loss": nan}
-        except (SQLAlchemyError, StorageInternalError) as error:
-            raise RuntimeError(
-                f"the database {without_password(self.shared.url)} went away; what had ended is "
-                f"in it, and the same command goes on."
-            ) from error
 
     @property
     def history(self) -> list[Line]:
         """The lines of all processes."""
-        return [line for search in self.searches for line in search.lines]
+        with _told_if_lost(self.shared):
+            return [line for search in self.searches for line in search.lines]
 
     def _training(self, method: str) -> Callable[[int, Hyperparameters], Line]:
         def train(place: int, settings: Hyperparameters) -> Line:
@@ -197,6 +193,20 @@ class SearchWorker:
             return trial.history[0]
 
         return train
+
+
+@contextmanager
+def _told_if_lost(shared: Shared) -> Iterator[None]:
+    """Say in a sentence that the database was lost, whatever was asked of it."""
+    try:
+        yield
+    except Exception as error:
+        if not any(isinstance(each, _storage_errors()) for each in _behind(error)):
+            raise
+        raise RuntimeError(
+            f"the database {without_password(shared.url)} went away, and was not back within "
+            f"{PATIENCE:g} seconds; what had ended is in it, and the same command goes on."
+        ) from error
 
 
 def opened(shared: Shared) -> Any:
@@ -273,18 +283,89 @@ def without_password(text: str) -> str:
 
 
 def _patient(storage: Any) -> Any:
-    """A database that is away for a moment costs a sign of life, and not all that would follow."""
+    """The database as its users see it: what it cannot do now is asked of it again, for a while.
+
+    A sign of life is not waited for; the next one follows soon.
+    """
+    import optuna
+
+    kept: Any = optuna.storages.get_storage(
+        storage
+    )  # with what was read before, as a study wants it
+    names = [name for name in dir(optuna.storages.BaseStorage) if not name.startswith("_")]
+    patience = _Patience()
+    for name in (*names, "_get_stale_trial_ids"):
+        setattr(kept, name, _asked_again(getattr(kept, name), patience))
+    beat = kept.record_heartbeat
+
+    def beat_if_it_answers(trial_id: int) -> None:
+        with suppress(*_storage_errors()):
+            beat(trial_id)
+
+    kept.record_heartbeat = beat_if_it_answers
+    return kept
+
+
+class _Patience:
+    """How long a database may not answer, by all that is asked of it together."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def answered(self) -> None:
+        """Begin anew."""
+        self._since = None
+
+    def is_over(self) -> bool:
+        """Whether there was no answer for too long, this time not either."""
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        return now - self._since > PATIENCE
+
+
+def _asked_again(call: Callable[..., Any], patience: _Patience) -> Callable[..., Any]:
+    from optuna.exceptions import UpdateFinishedTrialError
+
+    @wraps(call)
+    def patiently(*arguments: Any, **options: Any) -> Any:
+        is_first = True
+        while True:
+            try:
+                answer = call(*arguments, **options)
+                patience.answered()
+                return answer
+            except _storage_errors() as error:
+                if not _is_away(error) or patience.is_over():
+                    raise
+            except UpdateFinishedTrialError:
+                if is_first or call.__name__ != "set_trial_state_values":
+                    raise
+                return True  # it was done the first time, and the answer was lost
+            is_first = False
+            time.sleep(PAUSE)
+
+    return patiently
+
+
+def _storage_errors() -> tuple[type[Exception], ...]:
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import SQLAlchemyError
 
-    beat = storage.record_heartbeat
+    return SQLAlchemyError, StorageInternalError
 
-    def beat_if_it_answers(trial_id: int) -> None:
-        with suppress(SQLAlchemyError, StorageInternalError):
-            beat(trial_id)
 
-    storage.record_heartbeat = beat_if_it_answers
-    return storage
+def _is_away(error: BaseException) -> bool:
+    """Whether an error says that the database did not answer, and may again."""
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    return any(isinstance(each, OperationalError | InterfaceError) for each in _behind(error))
+
+
+def _behind(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those in whose wake it came: Optuna may stumble in its answer to the first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _sampler(seed: int) -> Any:
