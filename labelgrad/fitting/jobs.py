@@ -27,6 +27,7 @@ from labelgrad.fitting.cross_validation import (
 )
 from labelgrad.fitting.plan import Plan
 from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.mapped import received, to_send
 from labelgrad.training.parallel import History, finish_all
 
 Files = dict[str, bytes]  # contents by their names in a folder
@@ -132,19 +133,18 @@ def train_shares(
 def as_arrays(dataset: Dataset) -> Dataset:
     """The dataset to hand to another process.
 
-    As NumPy arrays the examples are copied: PyTorch's shared memory is often too small for them.
-    What they looked like stays here.
+    Examples in a file are not sent, but where that is. What they looked like stays here.
     """
-    x: Any = dataset.x.numpy()
+    x: Any = to_send(dataset.x)
     y: Any = dataset.y.numpy()
-    raw: Any = None if dataset.raw is None else dataset.raw.numpy()
+    raw: Any = None if dataset.raw is None else to_send(dataset.raw)
     return replace(dataset, x=x, y=y, raw=raw, originals=None)
 
 
 def as_tensors(dataset: Dataset) -> Dataset:
     """The dataset that another process handed over."""
-    raw = None if dataset.raw is None else torch.as_tensor(dataset.raw)
-    return replace(dataset, x=torch.as_tensor(dataset.x), y=torch.as_tensor(dataset.y), raw=raw)
+    raw = None if dataset.raw is None else received(dataset.raw)
+    return replace(dataset, x=received(dataset.x), y=torch.as_tensor(dataset.y), raw=raw)
 
 
 class Callbacks:
