@@ -101,6 +101,12 @@ class Arrays:
             tensor = _pictures(x, file, preprocessing["channels_last"], preprocessing["dtype"])
         return Prepared(tensor, _names(len(x)), [])
 
+    def prepare_in_parts(
+        self, preprocessing: dict[str, Any], data: Any, *, strict: bool, encoding: Encoding
+    ) -> Iterator[Prepared]:
+        """An array is in memory, or mapped there, as a whole: one part."""
+        yield self.prepare(preprocessing, data, strict=strict, encoding=encoding)
+
     def defaults(self, shape: Sequence[int]) -> Defaults:
         return _alike(len(shape)).defaults(shape)
 

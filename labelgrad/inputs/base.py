@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -184,6 +184,15 @@ class InputType(Protocol):
         self, preprocessing: dict[str, Any], data: Any, *, strict: bool, encoding: Encoding
     ) -> Prepared:
         """New examples, out of a path or an object, treated like the old ones."""
+
+    def prepare_in_parts(
+        self, preprocessing: dict[str, Any], data: Any, *, strict: bool, encoding: Encoding
+    ) -> Iterator[Prepared]:
+        """The same, some thousand at a time, so that never all of them are in memory.
+
+        Names and examples, one part after another, are those of `prepare`; what was skipped is told
+        with any of the parts.
+        """
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
         """The usual network for such examples, and how it is trained."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,6 +106,12 @@ class ImageFolder:
             names, pixels, skipped = _load(chosen, preprocessing["size"], strict=strict)
             x, originals = _tensor(pixels, preprocessing["channels"]), None
         return Prepared(x, names, skipped + list(refused.items()), originals)
+
+    def prepare_in_parts(
+        self, preprocessing: dict[str, Any], data: Path, *, strict: bool, encoding: Encoding
+    ) -> Iterator[Prepared]:
+        """All of them are one part."""
+        yield self.prepare(preprocessing, data, strict=strict, encoding=encoding)
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
         return DEFAULTS if len(shape) == 3 else ROWS.defaults(shape)

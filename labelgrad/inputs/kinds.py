@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,26 @@ def prepare(
     Pictures may lie in the folder in any way, and one picture alone will do; a table or a data
     frame needs the columns that were used; an .npz file needs `x`.
     """
+    kind, data = _kind_for(preprocessing, data)
+    return kind.prepare(preprocessing, data, strict=strict, encoding=encoding or Encoding())
+
+
+def prepare_in_parts(
+    preprocessing: dict[str, Any],
+    data: Any,
+    *,
+    strict: bool = False,
+    encoding: Encoding | None = None,
+) -> Iterator[Prepared]:
+    """The same, some thousand examples at a time where the kind of data can be read so."""
+    kind, data = _kind_for(preprocessing, data)
+    return kind.prepare_in_parts(
+        preprocessing, data, strict=strict, encoding=encoding or Encoding()
+    )
+
+
+def _kind_for(preprocessing: dict[str, Any], data: Any) -> tuple[InputType, Any]:
+    """The kind that is to read new data, which must be of it, and where they are."""
     if preprocessing.get("version") != VERSION:
         raise ValueError(
             f"The preprocessing must be of version {VERSION}, got {preprocessing.get('version')!r};"
@@ -138,7 +158,7 @@ def prepare(
         )
     data, kind = _located(data), kind_named(preprocessing["kind"])
     if kind.takes(data, new=True):
-        return kind.prepare(preprocessing, data, strict=strict, encoding=encoding or Encoding())
+        return kind, data
     wanted = f"New data must be {kind.name} like the training data"
     if isinstance(data, Path):
         raise ValueError(f"{wanted}, and {data} holds {_kind_of(data).name}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,6 +149,12 @@ class Table:
         x = joined(_rows(encoder, cells) if encoder.columns else None, encoded)
         originals = column_originals(blocks, cells, _folder(data)) if blocks else None
         return Prepared(x, _names(len(x)), [], originals)
+
+    def prepare_in_parts(
+        self, preprocessing: dict[str, Any], data: Any, *, strict: bool, encoding: Encoding
+    ) -> Iterator[Prepared]:
+        """All of them are one part."""
+        yield self.prepare(preprocessing, data, strict=strict, encoding=encoding)
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
         return DEFAULTS

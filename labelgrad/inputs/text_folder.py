@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,12 @@ class TextFolder:
         block, cells = Block.of(preprocessing["blocks"][0]), Typed("texts", list(texts.values()))
         x = block_rows(block, cells, encoding, None, strict=strict)
         return Prepared(x, list(texts), skipped + list(refused.items()), list(texts.values()))
+
+    def prepare_in_parts(
+        self, preprocessing: dict[str, Any], data: Path, *, strict: bool, encoding: Encoding
+    ) -> Iterator[Prepared]:
+        """All of them are one part."""
+        yield self.prepare(preprocessing, data, strict=strict, encoding=encoding)
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
         return ROWS.defaults(shape)
