@@ -92,9 +92,12 @@ class FeatureCache:
 
     def read(self, places: Sequence[int]) -> Features:
         """Those rows, (n, width)."""
-        if not len(places):
-            return np.zeros((0, self.width), np.float32)
-        return np.ascontiguousarray(self._mapped(len(self._entries()))[np.asarray(places)])
+        return self.kept(places)[:]
+
+    def kept(self, places: Sequence[int]) -> KeptFeatures:
+        """Those rows, to be read when they are needed."""
+        rows = self._mapped(self._whole()) if len(places) else np.zeros((0, self.width), np.float32)
+        return KeptFeatures(rows, np.asarray(places, dtype=np.int64))
 
     def add(self, keys: Sequence[bytes], features: Any) -> None:
         """Append a batch; other processes may do so at the same time."""
@@ -109,11 +112,11 @@ class FeatureCache:
         entries["check"] = [zlib.crc32(row.data) for row in rows]
         try:
             self._begin()
-            with self._keys.open("r+b") as kept, _locked(kept):
+            with self._keys.open("r+b") as kept, locked(kept):
                 whole = self._whole()
                 with self._features.open("r+b") as file:
-                    _put(file, whole * 4 * self.width, rows.tobytes())
-                _put(kept, whole * ENTRY.itemsize, entries.tobytes())
+                    put(file, whole * 4 * self.width, rows.tobytes())
+                put(kept, whole * ENTRY.itemsize, entries.tobytes())
         except OSError as error:
             raise OSError(
                 f"The feature cache {self.folder} cannot be written ({error.strerror or error}); "
@@ -158,7 +161,7 @@ class FeatureCache:
         return np.memmap(self._features, np.float32, "r", shape=(rows, self.width))
 
 
-def _put(file: BinaryIO, start: int, content: bytes) -> None:
+def put(file: BinaryIO, start: int, content: bytes) -> None:
     """Write after the whole rows, over what a killed process has left there, down to the disk."""
     file.seek(start)
     file.truncate()
@@ -168,7 +171,7 @@ def _put(file: BinaryIO, start: int, content: bytes) -> None:
 
 
 @contextmanager
-def _locked(file: BinaryIO) -> Iterator[None]:
+def locked(file: BinaryIO) -> Iterator[None]:
     """One writer at a time; whoever dies lets go."""
     try:
         import fcntl
@@ -193,13 +196,42 @@ def _locked(file: BinaryIO) -> Iterator[None]:
 
 
 @dataclass(frozen=True, eq=False)
+class KeptFeatures:
+    """Rows of a cache, which come into memory when they are asked for.
+
+    >>> rows = KeptFeatures(np.eye(3, dtype=np.float32), np.array([2, 0]))
+    >>> rows.shape, rows[:1]
+    ((2, 3), array([[0., 0., 1.]], dtype=float32))
+    """
+
+    rows: Features  # all of the cache
+    places: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows, and their width."""
+        return len(self.places), self.rows.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, some: slice) -> Features:
+        return np.ascontiguousarray(self.rows[self.places[some]])
+
+
+@dataclass(frozen=True, eq=False)
 class Extracted:
     """The features of all examples that could be read, and why others could not."""
 
-    features: Features  # (read, width)
+    kept: KeptFeatures  # (read, width)
     read: list[int]  # the places of those examples, in their order
     failed: dict[int, Exception]
     new: int  # examples that went through the encoder
+
+    @property
+    def features(self) -> Features:
+        """All of them in memory, (read, width)."""
+        return self.kept[:]
 
 
 def extract(
@@ -264,9 +296,9 @@ def extract(
     if new:
         rows |= zip(missing, cache.places(list(missing)), strict=True)
     read = [place for place, key in enumerate(keys) if rows[key] is not None]
-    features = cache.read([rows[keys[place]] for place in read])  # type: ignore[misc]
+    kept = cache.kept([rows[keys[place]] for place in read])  # type: ignore[misc]
     others = {place: failed[key] for place, key in enumerate(keys) if key in failed}
-    return Extracted(features, read, others, new)
+    return Extracted(kept, read, others, new)
 
 
 def _announced(encoder: Encoder, rows: int, size: int, cache: FeatureCache) -> str:

@@ -47,6 +47,7 @@ def encoding_of(
             f"features of {column}" if column else "features", done, total, math.nan
         ),
         lambda done, total: tell("download, bytes", done, total, math.nan),
+        lambda done, total: tell("pictures", done, total, math.nan),
     )
 
 

@@ -141,6 +141,7 @@ class Encoding:
     # Of a column, or of "" where the examples are pictures: how many are encoded, of how many.
     on_progress: Callable[[str, int, int], None] | None = None
     on_bytes: OnBytes | None = None  # of a download
+    on_decoded: Callable[[int, int], None] | None = None  # pictures, where they are decoded at once
 
 
 @dataclass(frozen=True)

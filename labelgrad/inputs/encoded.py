@@ -28,6 +28,7 @@ from labelgrad.encoders.found import (
 )
 from labelgrad.inputs.base import Encoding, join_few
 from labelgrad.inputs.columns import ROW_LENGTH
+from labelgrad.inputs.mapped import roomy
 from labelgrad.inputs.pixels import load_picture
 
 THUMBNAIL = 64  # pixels of a picture as the page shows it
@@ -101,9 +102,12 @@ class Block:
         """How many numbers of a row are this block's."""
         return len(self.mean)
 
-    def rows(self, features: Any) -> Tensor:
-        """(n, width) as a network sees them."""
-        filled = torch.empty(len(features), self.width)
+    def rows(self, features: Any, folder: Path | None = None) -> Tensor:
+        """(n, width) as a network sees them; many of them are in a file in the `folder`, if any."""
+        shape = (len(features), self.width)
+        filled = torch.from_numpy(
+            np.zeros(shape, np.float32) if folder is None else roomy(shape, "float32", folder)
+        )
         for start in range(0, len(features), AT_ONCE):
             scaled = _units(features[start : start + AT_ONCE])
             missing = ~scaled.any(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from labelgrad.augment.views import Pictures
 from labelgrad.encoders.base import PICTURES, Encoder, record_of
-from labelgrad.encoders.cache import Features
+from labelgrad.encoders.cache import KeptFeatures, cache_folder
 from labelgrad.inputs.base import (
     Dataset,
     Defaults,
@@ -23,7 +23,9 @@ from labelgrad.inputs.base import (
     Scale,
     Shown,
 )
+from labelgrad.inputs.decoding import FAILED, decode_all, pieces
 from labelgrad.inputs.encoded import (
+    AT_ONCE,
     Block,
     check_needed,
     chosen_encoder,
@@ -33,6 +35,8 @@ from labelgrad.inputs.encoded import (
     thumbnail,
 )
 from labelgrad.inputs.folder import labeled_files, new_files
+from labelgrad.inputs.mapped import fits_memory
+from labelgrad.inputs.picture_cache import decoded_once
 from labelgrad.inputs.pixels import (
     LARGEST,
     Paths,
@@ -72,7 +76,7 @@ class ImageFolder:
         if size is not None and not (isinstance(size, int) and 1 <= size <= LARGEST_SIZE):
             raise ValueError(f"`size` must be from 1 to {LARGEST_SIZE} pixels, got {size}.")
         given = labeled_files(data, reading.labels, is_picture, "pictures", strict=reading.strict)
-        loaded = _loaded(given.chosen, reading)
+        loaded = _loaded(data, given.chosen, reading)
         names = loaded.names
         cells = [given.labels.get(name, "") for name in names]
         found = targets(cells, reading.task, given.where, folders=given.folders)
@@ -101,7 +105,8 @@ class ImageFolder:
             block = Block.of(preprocessing["blocks"][0])
             encoder = encoder_again(block.record, encoding)
             names, features, skipped = _encode(chosen, encoder, encoding, strict=strict)
-            x, originals = block.rows(features), [chosen[name] for name in names]
+            x = block.rows(features, cache_folder(encoding.cache))
+            originals = [chosen[name] for name in names]
         else:
             names, pixels, skipped = _load(chosen, preprocessing["size"], strict=strict)
             x, originals = _tensor(pixels, preprocessing["channels"]), None
@@ -110,8 +115,23 @@ class ImageFolder:
     def prepare_in_parts(
         self, preprocessing: dict[str, Any], data: Path, *, strict: bool, encoding: Encoding
     ) -> Iterator[Prepared]:
-        """All of them are one part."""
-        yield self.prepare(preprocessing, data, strict=strict, encoding=encoding)
+        """Decoded as they are needed, by several processes; features are all made before."""
+        chosen, refused = new_files(data, is_picture, "pictures", strict=strict)
+        if "blocks" in preprocessing:
+            parts = _encoded_parts(preprocessing, chosen, encoding, strict=strict)
+        else:
+            parts = _decoded_parts(preprocessing, chosen, encoding, strict=strict)
+        before, skipped = None, []
+        for part in parts:
+            skipped += part.skipped
+            if part.names:
+                if before is not None:
+                    yield before
+                before = part._replace(skipped=[])
+        if before is None:
+            _check_some([], chosen, skipped)
+            return
+        yield before._replace(skipped=skipped + list(refused.items()))
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
         return DEFAULTS if len(shape) == 3 else ROWS.defaults(shape)
@@ -154,7 +174,7 @@ class _Loaded(NamedTuple):
     notes: list[str]
 
 
-def _loaded(chosen: Paths, reading: Reading) -> _Loaded:
+def _loaded(source: Path, chosen: Paths, reading: Reading) -> _Loaded:
     """Features where there is an encoder, else pixels."""
     size, encoding, files = reading.size, reading.encoding, list(chosen.values())
     check_needed(encoding, [PICTURES])
@@ -169,32 +189,77 @@ def _loaded(chosen: Paths, reading: Reading) -> _Loaded:
                 f"nothing to learn from."
             )
         notes = [encoder_note(encoder, asked=bool(encoding.encoders))]
-        return _Loaded(names, block.rows(features), skipped, {"blocks": [block.described()]}, notes)
+        x = block.rows(features, cache_folder(encoding.cache))
+        return _Loaded(names, x, skipped, {"blocks": [block.described()]}, notes)
     side = size or choose_size(chosen)
-    names, pixels, skipped = _load(chosen, side, strict=reading.strict)
-    channels = 1 if is_grey(pixels) else 3
-    notes = _size_note(side, channels, asked=size is not None) + notes
-    kept = {"size": side, "channels": channels}
-    return _Loaded(names, _tensor(pixels, channels), skipped, kept, notes)
+    if fits_memory(3 * side * side * len(chosen)):
+        names, pixels, skipped = _load(chosen, side, strict=reading.strict)
+        x = _tensor(pixels, 1 if is_grey(pixels) else 3)
+    else:
+        names, x, skipped = decoded_once(
+            chosen,
+            side,
+            source=source,
+            folder=cache_folder(encoding.cache),
+            strict=reading.strict,
+            on_note=encoding.on_note,
+            on_progress=encoding.on_decoded,
+        )
+    kept = {"size": side, "channels": x.shape[1]}
+    notes = _size_note(side, x.shape[1], asked=size is not None) + notes
+    return _Loaded(names, x, skipped, kept, notes)
+
+
+def _decoded_parts(
+    preprocessing: dict[str, Any], chosen: Paths, encoding: Encoding, *, strict: bool
+) -> Iterator[Prepared]:
+    names, files, size = list(chosen), list(chosen.values()), preprocessing["size"]
+    parts, done = pieces(len(files), size), 0
+    for part, found in zip(parts, decode_all([files[p] for p in parts], size), strict=True):
+        lost = [name for name, kind in zip(names[part], found.kinds, strict=True) if kind == FAILED]
+        skipped = list(zip(lost, found.reasons, strict=True))
+        if skipped and strict:
+            _refuse(*skipped[0])
+        x = _tensor(found.pixels, preprocessing["channels"])
+        yield Prepared(x, [name for name in names[part] if name not in lost], skipped)
+        done += len(found.kinds)
+        if encoding.on_decoded is not None:
+            encoding.on_decoded(done, len(files))
+
+
+def _encoded_parts(
+    preprocessing: dict[str, Any], chosen: Paths, encoding: Encoding, *, strict: bool
+) -> Iterator[Prepared]:
+    block = Block.of(preprocessing["blocks"][0])
+    encoder = encoder_again(block.record, encoding)
+    names, features, skipped = _encode(chosen, encoder, encoding, strict=strict)
+    for start in range(0, len(names), AT_ONCE):
+        some = names[start : start + AT_ONCE]
+        x = block.rows(features[start : start + AT_ONCE])
+        yield Prepared(x, some, skipped, [chosen[name] for name in some])
+        skipped = []
 
 
 def _encode(
     chosen: Paths, encoder: Encoder, encoding: Encoding, *, strict: bool
-) -> tuple[list[str], Features, Skipped]:
+) -> tuple[list[str], KeptFeatures, Skipped]:
     every, found = list(chosen), picture_features(encoder, list(chosen.values()), encoding)
     skipped = [(every[place], reason(error)) for place, error in found.failed.items()]
     if skipped and strict:
-        name, why = skipped[0]
-        raise ValueError(f"{name} cannot be read as a picture: {why}.")
+        _refuse(*skipped[0])
     names = [every[place] for place in found.read]
     _check_some(names, chosen, skipped)
-    return names, found.features, skipped
+    return names, found.kept, skipped
 
 
 def _load(chosen: Paths, side: int, *, strict: bool) -> tuple[list[str], Pixels, Skipped]:
     names, pixels, skipped = load_pictures(chosen, side, strict=strict)
     _check_some(names, chosen, skipped)
     return names, pixels, skipped
+
+
+def _refuse(name: str, why: str) -> NoReturn:
+    raise ValueError(f"{name} cannot be read as a picture: {why}.")
 
 
 def _check_some(names: list[str], chosen: Paths, skipped: Skipped) -> None:

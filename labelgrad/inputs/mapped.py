@@ -6,14 +6,17 @@ are held in memory, and more than a limit are refused; environment variables say
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -61,12 +64,13 @@ class MappedFile:
         return found
 
 
-def to_send(x: Tensor) -> Any:
+def to_send(x: Tensor, *, by_path: bool = True) -> Any:
     """What to hand to another process: the place of the file, or else an array of the numbers.
 
-    An array is copied: PyTorch's shared memory is often too small.
+    An array is copied: PyTorch's shared memory is often too small. Without `by_path` it is always
+    the numbers, as on another machine the file is not.
     """
-    return _files.get(x) or x.numpy()
+    return (_files.get(x) if by_path else None) or x.numpy()
 
 
 def received(sent: Any) -> Tensor:
@@ -76,6 +80,23 @@ def received(sent: Any) -> Tensor:
     tensor([1., 1.])
     """
     return sent.tensor() if isinstance(sent, MappedFile) else torch.as_tensor(sent)
+
+
+def roomy(shape: tuple[int, ...], dtype: str, folder: Path) -> NDArray[Any]:
+    """An array of zeros: in memory, or else, where it is large, in a file without a name.
+
+    The file lies in `folder`, and is gone with the array.
+
+    >>> roomy((2,), "float32", Path("kept"))
+    array([0., 0.], dtype=float32)
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if fits_memory(size):
+        return np.zeros(shape, dtype)
+    check_room(f"Numbers of the shape {shape}", size, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=folder) as file:
+        return np.memmap(file, dtype, "w+", shape=shape)
 
 
 def fits_memory(size: int) -> bool:

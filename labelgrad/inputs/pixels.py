@@ -28,6 +28,7 @@ SUFFIXES = (
     *(".tiff", ".webp", ".avif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".ico", ".tga"),
 )
 SMALLEST, LARGEST = 8, 32  # of the sizes chosen without being asked
+MEASURED = 20_000  # files, at most, whose size is looked at for that
 Pixels = NDArray[np.uint8]
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # not to the screen; errors say it all
 Paths = dict[str, Path]  # by name
@@ -131,7 +132,7 @@ def _from_levels(image: Image.Image, top: float) -> Image.Image:
 
 def choose_size(files: Paths) -> int:
     """A side that most pictures have: a multiple of 4, for networks that halve twice, up to 32."""
-    usual = usual_side(list(files.values())) or LARGEST
+    usual = usual_side(list(files.values())[:: -(-len(files) // MEASURED)]) or LARGEST
     return min(max(usual // 4 * 4, SMALLEST), LARGEST)
 
 

@@ -30,6 +30,7 @@ from labelgrad.witnesses.base import (
     Array,
     Opinion,
     even_parts,
+    in_parts,
     known_rows,
     normalized,
     not_too_sure,
@@ -110,7 +111,7 @@ class LinearOpinion:
 
     def of_rows(self, rows: Array) -> Array:
         """About rows of the examples it was asked about."""
-        return self.of_new(self.x[rows])
+        return in_parts(self.of_new, self.x, rows)
 
     def of_new(self, x: Array) -> Array:
         """About other examples."""

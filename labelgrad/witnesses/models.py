@@ -32,6 +32,7 @@ NEIGHBOURS = 10
 UNREACHED = 1e-9  # of a class, where labels have not spread to
 DOUBT = 0.5  # votes for no class in particular: trees that agree may all be wrong
 DOUBT_OF_VALUES = 0.1  # of the spread of the known values
+MOST_ROWS = 50_000  # for those that are shown all rows, and would copy them several times
 MOST_FOR_KERNEL = 1000  # labels; its work grows with their cube
 
 Make = Callable[[Array, int, int], Any]  # known labels, columns, seed → a model to be fitted
@@ -58,6 +59,8 @@ class Model:
         return [self._heard(x, version, classes, seed) for version in labels]
 
     def _heard(self, x: Array, labels: Array, classes: int, seed: int) -> Opinion:
+        if self.sees_unlabeled and len(x) > MOST_ROWS:
+            raise ValueError(f"it is for up to {MOST_ROWS:,} rows")
         known = known_rows(labels)
         rows = np.arange(len(x)) if self.sees_unlabeled else known
         model = self.make(labels[known], x.shape[1], seed).fit(x[rows], labels[rows])
