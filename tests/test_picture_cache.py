@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import labelgrad
+from labelgrad import witnesses
 from labelgrad.encoders.cache import cache_folder
 from labelgrad.inputs import decoding, picture_cache
 from labelgrad.inputs.base import Encoding, Scale
@@ -25,6 +26,11 @@ from labelgrad.inputs.kinds import kind_named, prepare, read
 from labelgrad.inputs.mapped import received, roomy, to_send
 from labelgrad.inputs.picture_cache import decoded_once
 from labelgrad.inputs.pixels import load_pictures
+from labelgrad.witnesses.aligned import spread_of
+from labelgrad.witnesses.base import in_parts
+from labelgrad.witnesses.hearing import Case, hear_all
+from labelgrad.witnesses.named import witnesses_named
+from labelgrad.witnesses.neighbours import directions
 
 NO_ENCODER = Encoding(("none",))
 
@@ -425,3 +431,28 @@ def test_features_of_many_examples_are_those_of_few(shape, monkeypatch, tmp_path
 
 def test_a_large_array_is_zeros_in_a_file(mapped, tmp_path):
     assert not roomy((3, 4), "float32", tmp_path / "kept").any()
+
+
+def test_what_witnesses_make_of_many_rows_is_what_they_make_of_few(monkeypatch, tmp_path):
+    x = np.random.default_rng(0).normal(size=(7, 5))
+    x[3] = 0
+    few, spread = directions(x), spread_of(x)
+    for module in (witnesses.aligned, witnesses.base, witnesses.neighbours):
+        monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setenv("LABELGRAD_MEMORY", "0")
+    monkeypatch.setenv("LABELGRAD_CACHE", str(tmp_path))
+    many = directions(x)
+    assert isinstance(many, np.memmap)
+    assert np.array_equal(few, many)
+    assert spread_of(x) == pytest.approx(spread, rel=1e-12)
+    rows = np.array([6, 0, 3, 3, 1])
+    assert np.array_equal(in_parts(np.square, x, rows), np.square(x[rows]))
+
+
+def test_a_witness_that_copies_all_rows_is_left_out_where_there_are_many(monkeypatch):
+    monkeypatch.setattr(witnesses.models, "MOST_ROWS", 9)
+    x = np.random.default_rng(0).normal(size=(10, 2))
+    case = Case(x, np.array([0, 1] * 2 + [-1] * 6), [], 2, 0)
+    heard, notes = hear_all(witnesses_named(["linear", "label spreading"]), case)
+    assert [each.name for each in heard] == ["linear"]
+    assert notes == ["The witness 'label spreading' is left out: it is for up to 9 rows."]

@@ -113,7 +113,9 @@ def fit(
     download: Annotated[
         bool, typer.Option("--download", help="An encoder may be fetched.")
     ] = False,
-    cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of kept features and pictures.")
+    ] = None,
     fine_tune: Annotated[bool, typer.Option("--fine-tune", help="Train the encoder, too.")] = False,
     encoder_rate: Annotated[float | None, typer.Option(help="Its share of the rate; 0.01.")] = None,
     spreadsheet_safe: Annotated[
@@ -187,7 +189,9 @@ def predict(
     encoder: Annotated[
         str | None, typer.Option(help="Its folder, where it is elsewhere now.")
     ] = None,
-    cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of kept features and pictures.")
+    ] = None,
 ) -> None:
     """Predict labels for new data, with calibrated probabilities, as CSV."""
     from labelgrad.cli.predict import run_predict
@@ -381,7 +385,9 @@ def compare(
     download: Annotated[
         bool, typer.Option("--download", help="An encoder may be fetched.")
     ] = False,
-    cache: Annotated[Path | None, typer.Option(help="Folder of kept features.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of kept features and pictures.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 2,

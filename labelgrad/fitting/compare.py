@@ -120,7 +120,7 @@ def compare(
 
     told = Callbacks(on_progress, on_trial)
     if workers > 1 or executor is not None:
-        handed = as_arrays(dataset)
+        handed = as_arrays(dataset, by_path=executor is None)
         jobs = {
             name: {"dataset": handed, "plan": plan, "device": device}
             for name, plan in to_do.items()

@@ -105,7 +105,8 @@ def train_shares(
     They are `workers` of this machine, or those of an `executor`, which are handed all they need.
     """
     workers = used_workers(workers, plan)
-    same = {"dataset": as_arrays(dataset), "plan": plan, "model": model, "device": device}
+    handed = as_arrays(dataset, by_path=executor is None)
+    same = {"dataset": handed, "plan": plan, "model": model, "device": device}
     jobs: dict[str, dict[str, Any]] = {
         f"training {index + 1}/{workers}": same | {"share": (index, workers)}
         for index in range(workers)
@@ -130,14 +131,14 @@ def train_shares(
     finish_all(SentJob, jobs, workers=workers, progress=told, when_done=keep, executor=executor)
 
 
-def as_arrays(dataset: Dataset) -> Dataset:
-    """The dataset to hand to another process.
+def as_arrays(dataset: Dataset, *, by_path: bool = True) -> Dataset:
+    """The dataset to hand to another process; what the examples looked like stays here.
 
-    Examples in a file are not sent, but where that is. What they looked like stays here.
+    Of examples in a file only the path is sent, if `by_path` says that it is of this machine.
     """
-    x: Any = to_send(dataset.x)
+    x: Any = to_send(dataset.x, by_path=by_path)
     y: Any = dataset.y.numpy()
-    raw: Any = None if dataset.raw is None else to_send(dataset.raw)
+    raw: Any = None if dataset.raw is None else to_send(dataset.raw, by_path=by_path)
     return replace(dataset, x=x, y=y, raw=raw, originals=None)
 
 

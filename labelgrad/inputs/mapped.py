@@ -96,6 +96,8 @@ def roomy(shape: tuple[int, ...], dtype: str, folder: Path) -> NDArray[Any]:
     check_room(f"Numbers of the shape {shape}", size, folder)
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryFile(dir=folder) as file:
+        if hasattr(os, "posix_fallocate"):  # a full disk is told now, and not by a signal later
+            os.posix_fallocate(file.fileno(), 0, size)
         return np.memmap(file, dtype, "w+", shape=shape)
 
 

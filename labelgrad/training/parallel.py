@@ -7,7 +7,6 @@ written down by then is whole, because it is always written beside its final nam
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,13 +20,14 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from math import nan
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, get_context
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
-from threading import Lock, Thread
+from threading import Lock
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
 
+from labelgrad.child import begin_child
 from labelgrad.group import here
 
 Settings = dict[str, Any]
@@ -255,9 +255,8 @@ def _begin(told: SimpleQueue[Told], began: Event) -> None:
     global _told
     began.set()
     _told = told
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    begin_child()
     torch.set_num_threads(1)  # the workers share the cores; their threads would only fight
-    Thread(target=_leave_with_parent, daemon=True).start()
 
 
 def _finish(name: str, make: Callable[..., Work], settings: Settings) -> History:
@@ -303,14 +302,6 @@ def is_elsewhere() -> bool:
     False
     """
     return _elsewhere
-
-
-def _leave_with_parent() -> None:
-    """End this worker, busy or idle, when its parent is gone: killed, it could not tell anybody."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _tell(*what: Any) -> None:

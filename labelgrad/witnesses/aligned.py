@@ -18,6 +18,7 @@ with two folds hidden judges both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,8 +26,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labelgrad.inputs.mapped import fits_memory
 from labelgrad.training.linear_heads import BATCH, LinearHeads
 from labelgrad.witnesses.base import (
+    AT_ONCE,
     Array,
     Opinion,
     even_parts,
@@ -84,13 +87,17 @@ class Aligned:
         if len(unlabeled) > MOST_UNLABELED:
             rng = np.random.default_rng(seed)
             unlabeled = np.sort(rng.permutation(unlabeled)[:MOST_UNLABELED])
+        mean, spread = x.mean(0), spread_of(x) or 1.0
+        # From here on there are no other rows than those that are learned from.
+        used = np.union1d(known, unlabeled)
+        y, labels = y[used], [version[used] for version in labels]
+        known, unlabeled = np.searchsorted(used, known), np.searchsorted(used, unlabeled)
         hidden = [frozenset(known[version[known] < 0].tolist()) for version in labels]
         judges = [judging(mine, parts_of(y, hidden)) for mine in hidden]
         if classes * len({*hidden, *(path for each in judges for path, _ in each)}) > WIDEST:
             judges = [[] for _ in hidden]
         paths = list(dict.fromkeys([*hidden, *(path for each in judges for path, _ in each)]))
-        mean, spread = x.mean(0), float(x.std()) or 1.0
-        rows = torch.from_numpy((x - mean) / spread).float()
+        rows = torch.from_numpy((x[used] - mean) / spread).float()
         walked = walk(rows, y, unlabeled, paths, classes, seed)
         found = []
         for mine, judged_by in zip(hidden, judges, strict=True):
@@ -99,6 +106,19 @@ class Aligned:
             weight = sureness * weight / spread
             found.append(LinearOpinion(x, weight, sureness * bias - mean @ weight))
         return found
+
+
+def spread_of(x: Array) -> float:
+    """The standard deviation of all numbers; of many, without a copy of them.
+
+    >>> spread_of(np.array([[1.0], [3.0]]))
+    1.0
+    """
+    if fits_memory(x.nbytes):
+        return float(x.std())
+    parts = [x[start : start + AT_ONCE] for start in range(0, len(x), AT_ONCE)]
+    mean = sum(float(part.sum()) for part in parts) / x.size
+    return math.sqrt(sum(float(np.square(part - mean).sum()) for part in parts) / x.size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from labelgrad.encoders.cache import cache_folder
+from labelgrad.inputs.mapped import roomy
 from labelgrad.witnesses.base import (
+    AT_ONCE,
     Array,
     Opinion,
     known_rows,
@@ -192,9 +195,12 @@ def cosines_cubed(distances: Array) -> Array:
 
 
 def directions(x: Array) -> Array:
-    """Rows of unit length; one without length stays as it is."""
-    length = np.linalg.norm(x, axis=1, keepdims=True)
-    found: Array = x / np.where(length > 0, length, 1)
+    """Rows of unit length; one without length stays as it is. Those of many lie in a file."""
+    found = roomy(x.shape, str(np.result_type(x, np.float32)), cache_folder())
+    for start in range(0, len(x), AT_ONCE):
+        part = x[start : start + AT_ONCE]
+        length = np.linalg.norm(part, axis=1, keepdims=True)
+        found[start : start + AT_ONCE] = part / np.where(length > 0, length, 1)
     return found
 
 
