@@ -155,9 +155,10 @@ class Torchrun(Group):
                 box[0] = pickle.dumps((given, None))
             except BaseException as error:
                 failure, box[0] = error, pickle.dumps((None, _picklable(error)))
-            self._store.set(key, b"done")
         with self._named_errors():
-            if self.rank:
+            if self.rank == 0:
+                self._asked_store("set", key, b"done")
+            else:
                 self._wait_while_alive(key)
             dist.broadcast_object_list(box, src=0)
         if self.rank:
@@ -211,13 +212,31 @@ class Torchrun(Group):
     def _wait_while_alive(self, key: str) -> None:
         """Wait for a key for as long as there are new signs of life."""
         signs, since = 0, time.monotonic()
-        while not self._store.check([key]):
+        while not self._asked_store("check", [key]):
             time.sleep(min(self._seconds, PAUSE))
-            now = self._store.add(f"{key}-alive", 0)
+            now = self._asked_store("add", f"{key}-alive", 0)
             if now != signs:
                 signs, since = now, time.monotonic()
             elif time.monotonic() - since > self._seconds:
                 raise RuntimeError("the first process gave no sign of life")
+
+    def _asked_store(self, what: str, *about: Any) -> Any:
+        """What the store says, within the time that processes wait for each other.
+
+        It would be waited for without end where the network is gone.
+        """
+        said: list[Any] = []
+
+        def ask() -> None:
+            with suppress(RuntimeError):
+                said.append(getattr(self._store, what)(*about))
+
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(self._seconds)
+        if not said:
+            raise RuntimeError("the store cannot be reached")
+        return said[0]
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -231,9 +250,11 @@ class Torchrun(Group):
         gone: list[str] = []
         keys = {rank: f"labelgrad/waits-{rank}" for rank in range(self.size)}
         with suppress(RuntimeError):  # the store may be gone with the process that had it
-            self._store.set(keys[self.rank], b"yes")
+            self._asked_store("set", keys[self.rank], b"yes")
             time.sleep(GRACE)  # whoever is there finds out within moments
-            gone = [str(rank) for rank, key in keys.items() if not self._store.check([key])]
+            gone = [
+                str(rank) for rank, key in keys.items() if not self._asked_store("check", [key])
+            ]
         who = f"process {' and '.join(gone)} of {self.size}" if gone else "one of them"
         return (
             f"The processes of a training wait for each other, and {who} did not answer: it was "

@@ -1,9 +1,12 @@
 """Several processes train as one would: whatever the method, however many there are."""
 
+import io
 import os
 import random
 import signal
+import sys
 import time
+from contextlib import redirect_stderr
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from torch import nn
 
 from labelgrad import LGA, MLP, EntMin, Evidence, Recipe, Supervised, TensorBatches, fit
 from labelgrad.augment.views import Noise
+from labelgrad.cli.app import main
 from labelgrad.group import ALONE, GroupError
 from labelgrad.objectives.distillation import Distillation
 from labelgrad.training.checkpoint import Checkpoints
@@ -22,6 +26,8 @@ from labelgrad.training.table_rows import collect
 from tests.conftest import NETWORKS, WIDTH
 from tests.processes import together
 from tests.test_contract import EVERY_OBJECTIVE, ROWS, VIEWS
+from tests.test_encoders import photos
+from tests.test_fine_tuning import tiny
 
 METHODS = {
     **EVERY_OBJECTIVE,
@@ -326,6 +332,26 @@ def test_more_processes_than_rows_are_refused(size, said):
         assert said in str(error)
 
 
+def test_a_refused_command_ends_every_process_with_a_code_and_one_speaks(tmp_path, monkeypatch):
+    table = tmp_path / "pets.csv"
+    lines = [f"{row},{'yes' if row % 2 else 'no'}" for row in range(4)]
+    table.write_text("a,kind\n" + "\n".join(lines) + "\n5,\n6,\n7,\n")
+    monkeypatch.chdir(tmp_path)
+
+    def work(group):
+        words = ["labelgrad", "fit", str(table), "--target", "kind", "--steps", "2"]
+        monkeypatch.setattr(sys, "argv", words)
+        told = io.StringIO()
+        with redirect_stderr(told), pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, told.getvalue()
+
+    found = together(5, work)
+    assert [code for code, _ in found] == [1] * 5
+    assert "5 processes need at least 5 examples in a batch" in " ".join(found[0][1].split())
+    assert not any(told for _, told in found[1:])
+
+
 def test_what_diverges_does_so_in_all_processes():
     def work(group):
         one = trainer(lambda: Supervised() + EntMin(), group, learning_rate=1e30, views=None)
@@ -383,6 +409,24 @@ def test_fit_by_two_is_fit_by_one(tmp_path):
             assert mine.label_probability == pytest.approx(theirs.label_probability, abs=1e-4)
     files = [sorted(path.name for path in (tmp_path / run).iterdir()) for run in ("1", "2")]
     assert files[0] == files[1]
+
+
+@pytest.mark.slow
+def test_fine_tuning_by_two_is_fine_tuning_by_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABELGRAD_CACHE", str(tmp_path / "cache"))
+    folder, labels = photos(tmp_path)
+
+    def work(group):
+        settings = {"labels": labels, "steps": 3, "witnesses": "linear", "fine_tune": True}
+        found = fit(folder, encoder=tiny(), out=tmp_path / str(group.size), **settings)
+        return [(each.label, each.label_probability) for each in found.labels], found.verdict
+
+    (alone,), found = together(1, work), together(2, work)
+    for labels_of_two, verdict in found:
+        assert verdict == alone[1]
+        for mine, theirs in zip(labels_of_two, alone[0], strict=True):
+            assert mine[0] == theirs[0]
+            assert mine[1] == pytest.approx(theirs[1], abs=1e-4)
 
 
 def test_fit_refuses_once_for_all(tmp_path):

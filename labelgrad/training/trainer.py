@@ -294,6 +294,13 @@ class Trainer:
 
     def _check_group(self) -> None:
         """Refuse what the processes cannot do together, and begin from the first one's weights."""
+        self.group.agree(self.settings)
+        self.group.first(self._check_shares)
+        for value in (*bare(self.model).parameters(), *bare(self.model).buffers()):
+            value.data.copy_(self.group.given_by(0, value.data))
+
+    def _check_shares(self) -> None:
+        """Refuse batches and models that cannot be shared by so many."""
         size = self.group.size
         for name, batches in (("labeled", self.labeled), ("unlabeled", self.unlabeled)):
             rows = size if batches is None else batches.batch_size // self.accumulate
@@ -308,9 +315,6 @@ class Trainer:
                 "a compiled model with batch norm cannot be trained by several processes, which "
                 "would each see their own part of the batch; train it uncompiled."
             )
-        self.group.agree(self.settings)
-        for value in (*bare(self.model).parameters(), *bare(self.model).buffers()):
-            value.data.copy_(self.group.given_by(0, value.data))
 
     def _check_finite_and_clip(self, said: dict[str, float]) -> None:
         for name, value in said.items():
