@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from labelgrad.inputs import arrow_csv
 from labelgrad.inputs.arrow_csv import columns_by_arrow, csv_columns, plain_numbers
 from labelgrad.inputs.cells import PlainNumbers, as_texts, number, values
-from labelgrad.inputs.columns import column_spreads, spreads
 from labelgrad.inputs.kinds import prepare, read
-from labelgrad.inputs.table import _csv
+from labelgrad.inputs.spreads import column_spreads, spreads
+from labelgrad.inputs.table_cells import _csv
 from tests import fuzz_tables
 
 pa = pytest.importorskip("pyarrow")

@@ -17,10 +17,10 @@ from labelgrad.inputs.columns import (
     Number,
     fit_column,
     from_json,
-    spreads,
     to_json,
 )
 from labelgrad.inputs.kinds import kind_named, prepare, read
+from labelgrad.inputs.spreads import spreads
 from labelgrad.inputs.targets import targets
 
 TABLE = """age,city,since,visits,id,planet,species

@@ -34,6 +34,7 @@ from labelgrad.inputs.base import Dataset, join_few
 from labelgrad.inputs.cells import number
 from labelgrad.inputs.folder import listed_labels
 from labelgrad.inputs.kinds import kind_named
+from labelgrad.inputs.row_names import places_of, quickly_found
 from labelgrad.nearest import did_you_mean
 
 FILE = "corrections.csv"
@@ -118,7 +119,7 @@ def corrected(dataset: Dataset, folder: Path) -> Dataset:
     found = folder_corrections(dataset, folder)
     if not found:
         return dataset
-    y, place = dataset.y.clone(), {name: row for row, name in enumerate(dataset.names)}
+    y, place = dataset.y.clone(), places_of(dataset.names, found)
     for name, label in found.items():
         y[place[name]] = dataset.classes.index(label) if dataset.classes else float(label)
     replaced = sum(bool(dataset.labeled[place[name]]) for name in found)
@@ -137,7 +138,7 @@ def corrected(dataset: Dataset, folder: Path) -> Dataset:
 
 def folder_corrections(dataset: Dataset, folder: Path) -> Corrections:
     """The corrections that are kept in a run folder, checked against the data."""
-    known = Known(kind_named(dataset.kind).key, set(dataset.names), dataset.classes)
+    known = Known(kind_named(dataset.kind).key, quickly_found(dataset.names), dataset.classes)
     return kept_corrections(folder, known)
 
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from labelgrad.fitting.cross_validation import held_out_folds, in_spreads
 from labelgrad.fitting.jobs import as_tensors
 from labelgrad.inputs.base import Dataset
-from labelgrad.inputs.columns import spreads, unit_columns
+from labelgrad.inputs.columns import unit_columns
+from labelgrad.inputs.spreads import spreads
 from labelgrad.peers import PEERS, check_peer, clipped, probabilities, undisturbed, values
 from labelgrad.training.parallel import History
 

@@ -99,7 +99,7 @@ class Config:
         return outputs[:, 0] * self.spread + self.mean
 
     def predictions(
-        self, values: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
+        self, values: Tensor, names: Sequence[str], skipped: Sequence[tuple[str, str]] = ()
     ) -> Predictions:
         """Probabilities, or values, with the names of the examples they are about."""
         return Predictions(self.key, names, self.classes, values, self.margin, skipped)
@@ -110,7 +110,7 @@ class Predictions:
     """What a model says about some examples; probabilities are calibrated."""
 
     key: str
-    names: list[str]
+    names: Sequence[str]
     classes: tuple[str, ...]
     values: Tensor  # (n, classes) probabilities, or (n,) values
     margin: float | None = None
@@ -137,7 +137,7 @@ class Predictions:
         {'row': ['1'], 'prediction': ['dog'], 'probability': ['0.750000'], \
 'cat': ['0.250000'], 'dog': ['0.750000']}
         """
-        table: dict[str, list[Any]] = {self.key: self.names}
+        table: dict[str, list[Any]] = {self.key: list(self.names)}
         if not self.classes:
             table["prediction"] = [f"{value:.7g}" for value in self.values.tolist()]
             if self.margin is not None:
@@ -198,7 +198,7 @@ class Predictor:
         return raw_examples(self.model, record, prepared.originals or ())
 
     def predictions(
-        self, x: Tensor, names: list[str], skipped: Sequence[tuple[str, str]] = ()
+        self, x: Tensor, names: Sequence[str], skipped: Sequence[tuple[str, str]] = ()
     ) -> Predictions:
         """The same, with names."""
         return self.config.predictions(self(x), names, skipped)

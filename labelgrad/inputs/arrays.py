@@ -28,8 +28,10 @@ from labelgrad.inputs.base import (
     join_few,
 )
 from labelgrad.inputs.cells import Typed
-from labelgrad.inputs.columns import Encoder, column_notes, fit_number, spreads
+from labelgrad.inputs.columns import Encoder, column_notes, fit_number
 from labelgrad.inputs.images import ImageFolder
+from labelgrad.inputs.row_names import RowNames
+from labelgrad.inputs.spreads import spreads
 from labelgrad.inputs.table import Table
 from labelgrad.inputs.targets import label_cells, targets
 from labelgrad.step import Views
@@ -73,7 +75,7 @@ class Arrays:
             found.y,
             found.task,
             found.classes,
-            _names(len(x)),
+            RowNames(len(x)),
             notes=found.notes + notes + inputs.notes,
             preprocessing=found.preprocessing(self.name) | inputs.preprocessing,
         )
@@ -99,7 +101,7 @@ class Arrays:
             tensor = Encoder.of(preprocessing).rows(_columns(x))
         else:
             tensor = _pictures(x, file, preprocessing["channels_last"], preprocessing["dtype"])
-        return Prepared(tensor, _names(len(x)), [])
+        return Prepared(tensor, RowNames(len(x)), [])
 
     def prepare_in_parts(
         self, preprocessing: dict[str, Any], data: Any, *, strict: bool, encoding: Encoding
@@ -138,10 +140,6 @@ TABLE, PICTURES = Table(), ImageFolder()
 def _alike(dimensions: int) -> InputType:
     """The kind whose examples have as many dimensions: a network cannot tell them apart."""
     return TABLE if dimensions == 1 else PICTURES
-
-
-def _names(count: int) -> list[str]:
-    return [str(row) for row in range(count)]
 
 
 def load_arrays(path: Path, names: tuple[str, ...]) -> dict[str, Array]:

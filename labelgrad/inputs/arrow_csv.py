@@ -6,9 +6,10 @@ anything wrong in them, nothing is said here: they are left to `csv_rows`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from labelgrad.inputs.cells import (
 
 LARGE = 2**22  # bytes; smaller ones are read before pyarrow is imported
 BLOCK, GLANCE = 2**24, 2**18  # bytes that are parsed at once, and looked at
+ROWS_AT_ONCE = 2**14
 UTF_8_MARK = b"\xef\xbb\xbf"
 NEW_LINE, RETURN, QUOTE = ord("\n"), ord("\r"), ord('"')
 # As tables mostly write them; other spellings are found cell by cell.
@@ -88,6 +90,11 @@ class Texts:
         places = [self._places.setdefault(text, len(self._places)) for text in different]
         self._codes.append(np.array(places, dtype=np.int32)[codes])
 
+    @property
+    def different(self) -> int:
+        """How many are kept."""
+        return len(self._places)
+
     def cells(self) -> list[str]:
         """All cells; those that are alike are one object."""
         different = np.array([*self._places, None], dtype=object)[:-1]
@@ -95,7 +102,9 @@ class Texts:
         return found
 
 
-def csv_columns(path: Path) -> tuple[list[str], list[Cells]] | None:
+def csv_columns(
+    path: Path, room: Callable[[int], NDArray[np.float64]] = np.empty
+) -> tuple[list[str], list[Cells]] | None:
     r"""The header and the cells of each column, or None where `csv_rows` has to read the file.
 
     Columns of plain numbers are such; all others are texts.
@@ -115,29 +124,67 @@ def csv_columns(path: Path) -> tuple[list[str], list[Cells]] | None:
         import pyarrow  # noqa: F401
     except ImportError:
         return None
-    return columns_by_arrow(path)
+    return columns_by_arrow(path, room)
 
 
-def columns_by_arrow(path: Path) -> tuple[list[str], list[Cells]] | None:
+def columns_by_arrow(
+    path: Path, room: Callable[[int], NDArray[np.float64]] = np.empty
+) -> tuple[list[str], list[Cells]] | None:
     """The same of a file of any size."""
     import pyarrow as pa
 
     try:
-        header = next(csv_rows(path), (0, []))[1]
-        separator = csv_separator(path)
-        found = quotes_and_lines(path, separator)
-        if len(header) < 2 or found is None:
-            return None
-        return header, _columns(Parts(path, separator, len(header), *found))
+        header, parts = taken_apart(path)
+        return None if parts is None else (header, _columns(parts, room))
     except (ValueError, pa.ArrowException):  # `csv_rows` has the sentence
         return None
     finally:
         pa.default_memory_pool().release_unused()
 
 
-def _columns(parts: Parts) -> list[Cells]:
+def taken_apart(path: Path) -> tuple[list[str], Parts | None]:
+    """The header of a file, and how pyarrow is to read it, if it can."""
+    header = next(csv_rows(path), (0, []))[1]
+    separator = csv_separator(path)
+    found = quotes_and_lines(path, separator) if len(header) > 1 else None
+    return header, None if found is None else Parts(path, separator, len(header), *found)
+
+
+def csv_parts(path: Path, names: Sequence[str]) -> Iterator[dict[str, Cells]]:
+    """Some columns of a large file, some rows at a time; by `csv_rows` from where pyarrow fails."""
+    import pyarrow as pa
+
+    header, parts = taken_apart(path)
+    places, done = [header.index(name) for name in names], 0
+    try:
+        for block in parts.blocks(*places) if parts is not None else ():
+            yield {name: array_cells(block.column(at)) for at, name in enumerate(names)}
+            done += block.num_rows
+    except pa.ArrowException:  # `csv_rows` has the sentence, if there is one
+        pass
+    else:
+        if parts is not None:
+            return
+    rows = islice((row for _, row in csv_rows(path)), 1 + done, None)
+    while some := list(islice(rows, ROWS_AT_ONCE)):
+        columns = list(zip(*some, strict=True))
+        yield {name: list(columns[at]) for name, at in zip(names, places, strict=True)}
+
+
+def array_cells(texts: Any) -> Cells:
+    """Some cells of a column, a string array: plain numbers, or texts, whatever the others are."""
+    found = plain_numbers(texts)
+    return _listed(texts) if found is None else PlainNumbers(found, partial(_listed, texts))
+
+
+def _listed(texts: Any) -> list[str]:
+    different, codes = coded(texts)
+    return [different[code] for code in codes.tolist()]
+
+
+def _columns(parts: Parts, room: Callable[[int], NDArray[np.float64]]) -> list[Cells]:
     # Room for all, of which the system gives what is written to.
-    numbers = {column: np.empty(parts.lines) for column in range(parts.width)}
+    numbers = {column: room(parts.lines) for column in range(parts.width)}
     texts: dict[int, Texts] = {}
     rows = 0
     for block in parts.blocks(*range(parts.width)):

@@ -43,7 +43,7 @@ class Dataset:
     y: Tensor  # (n,)
     task: str  # "classification" or "regression"
     classes: tuple[str, ...]
-    names: list[str]
+    names: Sequence[str]
     skipped: list[tuple[str, str]] = field(default_factory=list)  # name, reason
     notes: list[str] = field(default_factory=list)  # what was decided and why, a sentence each
     preprocessing: dict[str, Any] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Prepared(NamedTuple):
     """New data as the model was trained to see it."""
 
     x: Tensor
-    names: list[str]
+    names: Sequence[str]
     skipped: list[tuple[str, str]]
     originals: Sequence[Any] | None = None  # as a `Dataset` has them, where encoders read them
 

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -28,6 +28,8 @@ MARKS = {  # what a file in another encoding than UTF-8 begins with; the longer 
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
+MANY_TEXTS, MOST_DIFFERENT = "many texts", 2_000_000  # of a column that is not held in memory
+GLANCE = 1000  # cells that tell whether many are alike
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -170,7 +172,10 @@ def values(cells: Sequence[str], parse: Callable[[str], float]) -> NDArray[np.fl
     (array([ 1., nan,  3.]), None)
     """
     try:
-        return np.array([parse(cell) for cell in cells], dtype=np.float64)
+        if 2 * len(set(cells[:GLANCE])) > len(cells[:GLANCE]):
+            return np.array([parse(cell) for cell in cells], dtype=np.float64)
+        known = {cell: parse(cell) for cell in dict.fromkeys(cells)}  # few come up again and again
+        return np.fromiter(map(known.__getitem__, cells), np.float64, len(cells))
     except ValueError:
         return None
 
@@ -191,7 +196,8 @@ class Typed:
     """The cells of a column whose type is known.
 
     They hold "numbers", "dates" (days since 1970; both NaN where missing), "texts" (empty where
-    missing) or "objects" such as lists, which are nothing to learn from. `format` is how they were
+    missing), "objects" such as lists, which are nothing to learn from, or "many texts", which are
+    more different ones than are held in memory, and stand there empty. `format` is how they were
     written, if not as a program would.
     """
 
@@ -213,6 +219,17 @@ class PlainNumbers:
 
 # Of one column; plain texts may hold anything, as in a CSV file.
 Cells = list[str] | PlainNumbers | Typed
+
+
+def sliced(cells: Cells, rows: slice) -> Cells:
+    """Some of the cells of a column.
+
+    >>> sliced(["1", "2", "3"], slice(1, 3))
+    ['2', '3']
+    """
+    if isinstance(cells, PlainNumbers):
+        return PlainNumbers(cells.values[rows], lambda: cells.read()[rows])
+    return cells[rows] if isinstance(cells, list) else replace(cells, values=cells.values[rows])
 
 
 def typed(cells: Cells) -> Typed:

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from labelgrad.inputs.base import join_few
 from labelgrad.inputs.cells import (
+    MANY_TEXTS,
+    MOST_DIFFERENT,
     Cells,
     PlainNumbers,
     Typed,
@@ -26,11 +28,13 @@ from labelgrad.inputs.cells import (
     days,
     is_absent,
     number,
+    sliced,
     typed,
     values,
 )
 from labelgrad.inputs.date_formats import DateFormat
 from labelgrad.inputs.number_formats import NumberFormat
+from labelgrad.inputs.spreads import spreads
 from labelgrad.inputs.truth import are_truths, truth
 
 Numbers = NDArray[np.float64]
@@ -40,7 +44,7 @@ MOST_CATEGORIES = 50
 FEW_TEXTS = 20
 FARTHEST = 1e6  # keeps what no fitted row comes near finite in float32
 MOST_DECIMALS = 6
-ROWS_AT_ONCE = 2**12
+ROWS_AT_ONCE, MAPPED_AT_ONCE = 2**12, 2**16
 SIDE_BY_SIDE = 4  # columns that are copied to one array at once
 
 
@@ -66,14 +70,17 @@ class Number:
         """How many numbers of a row are this column's."""
         return 1 + self.missing
 
-    def encode(self, cells: Cells) -> Numbers:
-        """(rows, 1), or (rows, 2) with the sign of a missing one; infinity counts as missing."""
-        numbers = self._parse(cells)
+    def encode(self, cells: Cells, before: int = 0) -> Numbers:
+        """(rows, 1), or (rows, 2) with the sign of a missing one; infinity counts as missing.
+
+        So many rows of the table were `before` these.
+        """
+        numbers = self._parse(cells, before)
         absent = ~np.isfinite(numbers)
         filled = np.where(absent, self.median, numbers)
         return np.stack([filled, absent][: self.width], axis=1)
 
-    def _parse(self, cells: Cells) -> Numbers:
+    def _parse(self, cells: Cells, before: int) -> Numbers:
         holds, parse = ("dates", days) if self.date else ("numbers", number)
         said = ""
         if self.format is not None:
@@ -86,7 +93,8 @@ class Number:
         texts = as_texts(cells)
         parsed = values(texts, parse)
         if parsed is None:
-            row, cell = next((i, c) for i, c in enumerate(texts, 1) if values([c], parse) is None)
+            numbered = enumerate(texts, before + 1)
+            row, cell = next((i, c) for i, c in numbered if values([c], parse) is None)
             raise ValueError(
                 f"The column {self.name!r} must hold {holds}{said}, as it did for training, and "
                 f"row {row} holds {cell!r}."
@@ -143,7 +151,7 @@ class Category:
         """How many numbers of a row are this column's."""
         return len(self.texts) + self.other + self.missing
 
-    def encode(self, cells: Cells) -> Numbers:
+    def encode(self, cells: Cells, before: int = 0) -> Numbers:
         """(rows, texts and perhaps other and missing)."""
         texts = as_texts(cells)
         nowhere = self.width  # a column that is cut off again
@@ -216,13 +224,13 @@ class Encoder:
         columns = [to_json(column) for column in self.columns]
         return {"columns": columns, "mean": self.mean.tolist(), "scale": self.scale.tolist()}
 
-    def rows(self, cells: Iterable[Cells]) -> Tensor:
+    def rows(self, cells: Iterable[Cells], before: int = 0) -> Tensor:
         """What a network sees of the cells, those of one column after another."""
         filled: Tensor | None = None
         some: list[tuple[slice, Numbers]] = []  # of columns, their places and numbers
         start = 0
         for place, (column, mine) in enumerate(zip(self.columns, cells, strict=True), 1):
-            numbers = column.encode(mine)
+            numbers = column.encode(mine, before)
             if filled is None:
                 filled = torch.empty(len(numbers), len(self.mean))
             some.append((slice(start, start + column.width), numbers))
@@ -231,6 +239,12 @@ class Encoder:
                 self._fill(filled.numpy(), some)
                 some = []
         return torch.zeros(0, 0) if filled is None else filled
+
+    def rows_into(self, filled: NDArray[np.float32], cells: Sequence[Cells]) -> None:
+        """Put the same where there is room for it, such as a mapped file, some rows at a time."""
+        for first in range(0, len(filled), MAPPED_AT_ONCE):
+            rows = slice(first, first + MAPPED_AT_ONCE)
+            filled[rows] = self.rows([sliced(mine, rows) for mine in cells], first).numpy()
 
     def _fill(self, filled: NDArray[np.float32], some: Sequence[tuple[slice, Numbers]]) -> None:
         """Put the numbers of some columns, scaled, to their places; of some rows at a time.
@@ -276,6 +290,8 @@ def fit_column(name: str, cells: Cells, *, counts_are_data: bool = False) -> Col
     known = typed(cells)
     if known.holds == "objects":
         return "lists, bytes or other objects"
+    if known.holds == MANY_TEXTS:
+        return f"more than {MOST_DIFFERENT:,} different texts"
     if isinstance(known.values, list):
         return _fit_category(name, known.values)
     numbers = known.values[np.isfinite(known.values)]
@@ -432,65 +448,3 @@ def unit_columns(x: Tensor) -> Numbers:
     """
     numbers: Numbers = x.double().numpy()
     return numbers * to_length(np.ones(1), x.shape[1])
-
-
-def spreads(x: NDArray[Any]) -> tuple[Numbers, Numbers]:
-    """The mean and the spread of each column; NaN and infinity are left out.
-
-    Where half of the columns span the range of the whole table, they are one kind of number, such
-    as pixels, and share one spread: a pixel that is seldom lit should not be magnified. A column
-    that is always the same has the spread 1.
-
-    >>> spreads(np.array([[1.0, 7.0], [np.nan, 7.0], [5.0, 7.0]]))
-    (array([3., 7.]), array([2., 1.]))
-    """
-    return _shared([_moments(x, complete=bool(np.isfinite(x).all()))])
-
-
-def column_spreads(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
-    """`spreads` of these columns side by side, without all of them copied there at once.
-
-    >>> column_spreads([np.array([1.0, np.nan, 5.0]), np.array([7.0, 7.0, 7.0])])
-    (array([3., 7.]), array([2., 1.]))
-    """
-    complete = all(bool(np.isfinite(column).all()) for column in columns)
-    # One column alone would be summed in another order, and differ in the last digit.
-    groups = np.array_split(np.arange(len(columns)), max(1, len(columns) // SIDE_BY_SIDE))
-    stacked = (np.stack([columns[place] for place in group], axis=1) for group in groups)
-    return _shared([_moments(x, complete=complete) for x in stacked])
-
-
-Moments = tuple[Numbers, Numbers, NDArray[Any], NDArray[Any]]  # mean, spread, least and most
-
-
-def _moments(x: NDArray[Any], *, complete: bool) -> Moments:
-    """Of each column; `complete` says whether all numbers of the table are known."""
-    x = np.ascontiguousarray(x)  # sums in another order would differ in the last digit
-    known = np.isfinite(x)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if complete:
-            mean, spread = x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64)
-            low, high = x.min(0), x.max(0)
-        else:
-            count = np.maximum(known.sum(0), 1)  # a column of nothing has the mean 0
-            mean = np.where(known, x, 0).sum(0, dtype=np.float64) / count
-            square = np.square(np.where(known, x - mean, 0), dtype=np.float64)
-            spread = np.sqrt(square.sum(0) / count)
-            low, high = np.where(known, x, np.inf).min(0), np.where(known, x, -np.inf).max(0)
-        for column in np.flatnonzero(~np.isfinite(mean) | ~np.isfinite(spread)):
-            values = x[known[:, column], column].astype(np.float64)
-            largest = np.abs(values).max()  # its square, or the sum, is beyond 64 bits
-            mean[column] = (values / largest).mean() * largest
-            spread[column] = (values / largest).std() * largest
-    return mean, spread, low, high
-
-
-def _shared(moments: Sequence[Moments]) -> tuple[Numbers, Numbers]:
-    """The means, and the spreads, which are one if most columns span the range of all."""
-    mean, spread, low, high = (np.concatenate(parts) for parts in zip(*moments, strict=True))
-    with np.errstate(over="ignore", invalid="ignore"):
-        same_range = (low == low.min()) & (high == high.max())
-        if len(spread) > 1 and same_range.mean() >= 0.5:
-            shared = np.sqrt(np.square(spread).mean())
-            spread = np.full_like(spread, shared if np.isfinite(shared) else spread.max())
-    return mean, np.where(spread > 0, spread, 1.0)

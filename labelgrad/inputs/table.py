@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelgrad.augment.views import Noise
-from labelgrad.inputs.arrow_csv import csv_columns
+from labelgrad.inputs import kept_table
 from labelgrad.inputs.base import (
     MOST_SHOWN,
     VERSION,
@@ -28,18 +29,25 @@ from labelgrad.inputs.base import (
     Shown,
     join_few,
 )
-from labelgrad.inputs.cells import Cells, Typed, as_texts, csv_rows, csv_separator
+from labelgrad.inputs.cells import (
+    MANY_TEXTS,
+    MOST_DIFFERENT,
+    Cells,
+    Typed,
+    as_texts,
+    csv_separator,
+)
 from labelgrad.inputs.columns import (
     ROW_LENGTH,
     Encoder,
     Number,
     column_notes,
-    column_spreads,
     fit_column,
 )
 from labelgrad.inputs.encoded import Block, thumbnail
 from labelgrad.inputs.formats import typed_table
-from labelgrad.inputs.frames import FRAME, frame_columns, is_frame, series_cells
+from labelgrad.inputs.frames import FRAME, is_frame
+from labelgrad.inputs.kept_table import KeptTable
 from labelgrad.inputs.mixed import (
     block_rows,
     column_originals,
@@ -48,32 +56,46 @@ from labelgrad.inputs.mixed import (
     joined,
     original_text,
 )
+from labelgrad.inputs.parquet import ParquetTable, is_parquet
+from labelgrad.inputs.row_names import RowNames
+from labelgrad.inputs.spreads import column_spreads
+from labelgrad.inputs.table_cells import (
+    SUFFIXES,
+    check_used,
+    columns_of,
+    is_csv,
+    nearest_column,
+    row_count,
+    table_parts,
+)
 from labelgrad.inputs.targets import label_cells, targets
-from labelgrad.nearest import did_you_mean
 from labelgrad.step import Views
 
-SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
 DEFAULTS = Defaults("mlp", steps=2000, learning_rate=1e-3, vat_radius=0.3)
 USUAL_TARGETS = ("label", "target", "class", "y")
 
 
 class Table:
-    """A CSV or Parquet file, or a data frame of pandas, polars and others."""
+    """A CSV or Parquet file, a folder of Parquet files, or a data frame of pandas and others."""
 
     name = "table"
-    what = f"a table ({', '.join(SUFFIXES)}, or a data frame)"
+    what = f"a table ({', '.join(SUFFIXES)}, a folder of Parquet files, or a data frame)"
     key = "row"
     options: tuple[str, ...] = ("target", "dates", "text", "picture", "encoder")
 
     def takes(self, data: object, *, new: bool = False) -> bool:
         if isinstance(data, Path):
-            return data.is_file() and data.suffix.lower() in SUFFIXES
+            return is_csv(data) or is_parquet(data)
         return is_frame(data)
 
     def read(self, data: Any, reading: Reading) -> Dataset:
         """Rows with an empty target are unlabeled; the other columns are inputs."""
-        file, cells = columns_of(data)
-        target, rows = reading.target, _count(cells)
+        kept = _kept(data, reading)
+        known_already = None if kept is None else kept.load(self.name)
+        if known_already is not None:
+            return known_already
+        file, cells = columns_of(data, np.empty if kept is None else kept.scratch)
+        target, rows = reading.target, row_count(cells)
         notes: list[str] = []
         left_out: list[str] = []
         if reading.y is not None:
@@ -89,10 +111,11 @@ class Table:
                 notes.append(f"The column {target!r} is the target, by its name.")
             elif str(target) not in cells:
                 raise ValueError(
-                    f"{file} has no column {target!r}; {_nearest(str(target), list(cells))}"
+                    f"{file} has no column {target!r}; {nearest_column(str(target), list(cells))}"
                 )
             target = str(target)
             labeled, where, left_out = as_texts(cells[target]), f"The column {target!r}", [target]
+            _check_target(cells[target], where)
         asked = _asked(cells, reading, file, left_out)
         known = typed_table(
             {name: column for name, column in cells.items() if name not in asked},
@@ -102,22 +125,25 @@ class Table:
         )
         written = [known.columns.pop(name).format for name in left_out]
         labels = targets(labeled, reading.task, where, *written)
-        found = _fit_mixed(known.columns, asked, reading, data)
+        found = _fit_mixed(known.columns, asked, reading, data, kept)
         notes += labels.notes + known.notes + found.notes
         if found.x is None:
             beside = f" beside {target!r}" if target is not None else ""
             raise ValueError(f"{file} has no column to learn from{beside}. {' '.join(notes)}")
-        return Dataset(
+        dataset = Dataset(
             self.name,
             found.x,
             labels.y,
             labels.task,
             labels.classes,
-            _names(rows),
+            RowNames(rows, first=1),
             notes=notes,
             preprocessing=labels.preprocessing(self.name, target=target, **found.described),
             originals=found.originals,
         )
+        if kept is not None and found.originals is None:
+            kept.finish(dataset)
+        return dataset
 
     def inputs(self, data: Any) -> Inputs:
         file, cells = columns_of(data)
@@ -136,25 +162,29 @@ class Table:
         blocks = [Block.of(described) for described in preprocessing.get("blocks", [])]
         file, cells = columns_of(data)
         used = [column.name for column in encoder.columns] + [block.column for block in blocks]
-        absent = [name for name in used if name not in cells]
-        if absent:
-            raise ValueError(
-                f"{file} lacks columns that the training data had: {join_few(absent)}; "
-                f"{_nearest(absent[0], list(cells))}"
-            )
+        check_used(file, list(cells), used)
         encoded = [
             block_rows(block, cells[block.column], encoding, _folder(data), strict=strict)
             for block in blocks
         ]
         x = joined(_rows(encoder, cells) if encoder.columns else None, encoded)
         originals = column_originals(blocks, cells, _folder(data)) if blocks else None
-        return Prepared(x, _names(len(x)), [], originals)
+        return Prepared(x, RowNames(len(x), first=1), [], originals)
 
     def prepare_in_parts(
         self, preprocessing: dict[str, Any], data: Any, *, strict: bool, encoding: Encoding
     ) -> Iterator[Prepared]:
-        """All of them are one part."""
-        yield self.prepare(preprocessing, data, strict=strict, encoding=encoding)
+        """Of a large file, of which no column is read by an encoder, some rows at a time."""
+        encoder, rows = Encoder.of(preprocessing), 0
+        used = [column.name for column in encoder.columns]
+        parts = None if preprocessing.get("blocks") else table_parts(data, used)
+        if parts is None:
+            yield self.prepare(preprocessing, data, strict=strict, encoding=encoding)
+            return
+        for cells in parts:
+            x = encoder.rows((cells[name] for name in used), rows)
+            yield Prepared(x, RowNames(len(x), first=rows + 1), [])
+            rows += len(x)
 
     def defaults(self, shape: Sequence[int]) -> Defaults:
         return DEFAULTS
@@ -183,47 +213,24 @@ class Table:
         return x  # rows are alike by their columns
 
 
-def columns_of(data: Any) -> tuple[str, dict[str, Cells]]:
-    """What sentences call the table, and its cells by column."""
-    if not isinstance(data, Path):
-        file, (names, series) = FRAME, frame_columns(data)
-        cells: list[Cells] = [series_cells(column) for column in series]
-    elif data.suffix.lower() in (".parquet", ".pq"):
-        file, (names, cells) = data.name, _parquet(data)
-    else:
-        file, (names, cells) = data.name, csv_columns(data) or _csv(data)
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
-    if twice:
+def _check_target(cells: Cells, where: str) -> None:
+    if isinstance(cells, Typed) and cells.holds == MANY_TEXTS:
         raise ValueError(
-            f"{file} has two columns of one name: {join_few(twice)}; rename one of them."
+            f"{where} has more than {MOST_DIFFERENT:,} different texts and is probably not a "
+            f"class; choose another column."
         )
-    found = dict(zip(names, cells, strict=bool(cells)))
-    if not _count(found):
-        raise ValueError(f"{file} has no rows below its header.")
-    return file, found
 
 
-def _csv(path: Path) -> tuple[list[str], list[Cells]]:
-    rows = [row for _, row in csv_rows(path)]
-    if not rows:
-        raise ValueError(f"{path.name} is empty: a table needs a header and rows below it.")
-    return rows[0], [list(column) for column in zip(*rows[1:], strict=True)]
-
-
-def _parquet(path: Path) -> tuple[list[str], list[Cells]]:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise ValueError(
-            f"{path.name} needs pyarrow: pip install 'labelgrad[tables]', or save it as CSV."
-        ) from None
-    try:
-        with path.open("rb") as file:
-            names, series = frame_columns(parquet.ParquetFile(file).read())
-        return names, [series_cells(column) for column in series]
-    except Exception as error:  # a damaged file stumbles anywhere in its decoder
-        reason = (str(error).splitlines() or ["no reason given"])[0].rstrip(".")
-        raise ValueError(f"{path.name} cannot be read as a Parquet file: {reason}.") from None
+def _kept(data: Any, reading: Reading) -> KeptTable | None:
+    """Where the numbers of a table are kept that is too large for memory."""
+    if not isinstance(data, Path) or reading.y is not None or reading.text or reading.picture:
+        return None
+    if is_parquet(data):
+        table = ParquetTable(data)
+        is_large = 8 * table.rows * len(table.names) >= kept_table.LARGE
+        return KeptTable.of(data, table.paths, reading) if is_large else None
+    is_large = data.stat().st_size >= kept_table.LARGE and find_spec("pyarrow") is not None
+    return KeptTable.of(data, [data], reading) if is_large else None
 
 
 class _Read(NamedTuple):
@@ -243,12 +250,18 @@ def _asked(
     for name in names:
         if name not in cells or name in target:
             others = [other for other in cells if other not in target]
-            raise ValueError(f"{file} has no column {name!r} to read; {_nearest(name, others)}")
+            raise ValueError(
+                f"{file} has no column {name!r} to read; {nearest_column(name, others)}"
+            )
     return {name: cells[name] for name in names}
 
 
 def _fit_mixed(
-    known: dict[str, Typed], asked: dict[str, Cells], reading: Reading, data: Any
+    known: dict[str, Typed],
+    asked: dict[str, Cells],
+    reading: Reading,
+    data: Any,
+    kept: KeptTable | None = None,
 ) -> _Read:
     """Plain columns, and those that encoders read."""
     folder = _folder(data)
@@ -263,7 +276,12 @@ def _fit_mixed(
     if encoder is not None and mixed.blocks:
         share = 1 / (1 + len(mixed.blocks))
         encoder = replace(encoder, scale=encoder.scale / math.sqrt(share))
-    x = joined(None if encoder is None else _rows(encoder, plain), mixed.rows)
+    if kept is not None and encoder is not None and not mixed.blocks:
+        cells = [plain[column.name] for column in encoder.columns]
+        count, width = row_count(plain), len(encoder.mean)
+        x = kept.write_rows(count, width, partial(encoder.rows_into, cells=cells))
+    else:
+        x = joined(None if encoder is None else _rows(encoder, plain), mixed.rows)
     described = (encoder or Encoder((), np.zeros(0), np.zeros(0))).described()
     if mixed.blocks:
         described["blocks"] = [block.described() for block in mixed.blocks]
@@ -302,21 +320,11 @@ def _fit(known: dict[str, Typed], *, of_file: bool) -> _Fitted:
 
 
 def _separator(data: Any) -> str:
-    is_text = isinstance(data, Path) and data.suffix.lower() in (".csv", ".tsv")
-    return csv_separator(data) if is_text else ","
+    return csv_separator(data) if isinstance(data, Path) and is_csv(data) else ","
 
 
 def _rows(encoder: Encoder, cells: Mapping[str, Cells]) -> Tensor:
     return encoder.rows(cells[column.name] for column in encoder.columns)
-
-
-def _count(cells: dict[str, Cells]) -> int:
-    first = next(iter(cells.values()), [])
-    return len(first) if isinstance(first, list) else len(first.values)
-
-
-def _names(count: int) -> list[str]:
-    return [str(row) for row in range(1, count + 1)]
 
 
 def _usual_target(cells: dict[str, Cells], file: str) -> str:
@@ -328,7 +336,3 @@ def _usual_target(cells: dict[str, Cells], file: str) -> str:
             f"are {join_few(cells, most=12)}."
         )
     return usual[0]
-
-
-def _nearest(name: str, names: list[str]) -> str:
-    return did_you_mean(name, names, f"the columns are {join_few(names, most=12)}.")
