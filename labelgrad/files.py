@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 if TYPE_CHECKING:  # PyTorch takes 200 MB, and small files do without it
     from torch import Tensor
 
-BLOCK = 2**16  # bytes that are looked through at once
+BLOCK, LONG = 2**16, 2**24  # bytes that are looked through, and digested at once
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with in a spreadsheet
 
 _another_writes = False
@@ -73,9 +73,21 @@ def write_whole(path: Path, content: bytes) -> None:
     >>> file.read_bytes()
     b'whole'
     """
+    write_pieces(path, [content])
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file that is too long for memory, piece by piece, as `write_whole` does.
+
+    >>> from tempfile import mkdtemp
+    >>> file = Path(mkdtemp(), "note.txt")
+    >>> write_pieces(file, [b"wh", b"ole"])
+    >>> file.read_bytes()
+    b'whole'
+    """
     try:
         with replacing(path) as half:
-            half.write_bytes(content)
+            _write(half, pieces)
     except OSError as error:
         kept = "what was there before is kept" if path.exists() else "nothing was left in its place"
         raise OSError(
@@ -83,11 +95,18 @@ def write_whole(path: Path, content: bytes) -> None:
         ) from error
 
 
-def replace_all(contents: Mapping[Path, bytes]) -> None:
+def _write(path: Path, content: bytes | Iterable[bytes]) -> None:
+    with path.open("wb") as file:
+        for piece in [content] if isinstance(content, bytes) else content:
+            file.write(piece)
+
+
+def replace_all(contents: Mapping[Path, bytes | Iterable[bytes]]) -> None:
     """Write several files that belong together: every one lies on the disk before the first is new.
 
-    So a full disk leaves all as they were. They are renamed in their order, and a kill in the midst
-    of that leaves some new and some old: the last should be one that tells (`sealed_json`).
+    Those that are too long for memory come in pieces. So a full disk leaves all as they were. They
+    are renamed in their order, and a kill in the midst of that leaves some new and some old: the
+    last should be one that tells (`sealed_json`).
 
     >>> from tempfile import mkdtemp
     >>> one, two = (Path(mkdtemp(), name) for name in ("one", "two"))
@@ -102,7 +121,7 @@ def replace_all(contents: Mapping[Path, bytes]) -> None:
         try:
             for path, content in contents.items():
                 half = waiting.enter_context(_half_of(path))
-                half.write_bytes(content)
+                _write(half, content)
                 _sync(half)
             for path in contents:
                 partial_path(path).replace(path)
@@ -223,9 +242,13 @@ def read_sealed(content: bytes) -> dict[str, Any]:
 
 
 def csv_bytes(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, spreadsheet_safe: bool = False
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    spreadsheet_safe: bool = False,
+    with_header: bool = True,
 ) -> bytes:
-    r"""A table with a header; what is missing is an empty cell.
+    r"""A table with a header, but for later parts of one; what is missing is an empty cell.
 
     With `spreadsheet_safe`, a text that a spreadsheet would take for a formula gets an apostrophe
     before it, and is no longer exact. Numbers stay.
@@ -239,7 +262,7 @@ def csv_bytes(
     # Told that lines end in both, the writer quotes cells that have either in them.
     file = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
     writer = csv.writer(file, lineterminator="\r\n")
-    for row in chain([columns], rows):
+    for row in chain([columns] if with_header else [], rows):
         writer.writerow([_harmless(cell) for cell in row] if spreadsheet_safe else row)
     return "".join(lines).encode()
 
@@ -294,6 +317,37 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def digest_of(content: bytes) -> str:
     """A short name for these bytes and no others."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def digest_of_file(path: Path) -> str:
+    """The same of a file, however long it is."""
+    content = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while block := file.read(LONG):
+            content.update(block)
+    return content.hexdigest()
+
+
+class Digested:
+    """Pieces that are digested as they go by.
+
+    >>> pieces = Digested([b"wh", b"ole"])
+    >>> b"".join(pieces), pieces.digest == digest_of(b"whole")
+    (b'whole', True)
+    """
+
+    def __init__(self, pieces: Iterable[bytes]):
+        self._pieces, self._content = pieces, hashlib.blake2b(digest_size=16)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self._content.update(piece)
+            yield piece
+
+    @property
+    def digest(self) -> str:
+        """Of all that went by."""
+        return self._content.hexdigest()
 
 
 def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from rich.text import Text
 
 from labelgrad.cli.cluster import executor_at
 from labelgrad.cli.console import Terminal, Update, begun_when_needed, say
-from labelgrad.files import write_whole
+from labelgrad.files import write_pieces
 from labelgrad.fitting.fit import fit
 from labelgrad.fitting.kept_pool import POOL, has_pool
-from labelgrad.fitting.labels import labels_csv
+from labelgrad.fitting.labels import ImputedLabel, labels_csv
+from labelgrad.fitting.many_labels import ManyLabels, column
 from labelgrad.fitting.report import confident
 from labelgrad.fitting.result import Result, Summary
 from labelgrad.fitting.run_files import LABELS, REPORT
@@ -78,8 +79,7 @@ def run_fit(
     say(console, f"A page to look at: {out / REPORT}")
     if spreadsheet_safe:
         key = result.predictor.config.key
-        content = labels_csv(result.labels, key, spreadsheet_safe=True)
-        write_whole(out / FOR_SPREADSHEETS, content)
+        write_pieces(out / FOR_SPREADSHEETS, _for_spreadsheets(result.labels, key))
         say(console, f"The labels for a spreadsheet: {out / FOR_SPREADSHEETS}")
     if has_pool(out):
         say(console, f"The pool, for predict --pool: {out / POOL}")
@@ -147,7 +147,7 @@ def result_lines(result: Result) -> list[str | Table]:
             f"after temperature scaling (temperature {found.temperature:.2f})."
         )
     if result.labels:
-        agree = sum(row.agree for row in result.labels)
+        agree = int(column(result.labels, "agree").sum())
         lines.append(
             f"{LABELS} has a label for each of the {len(result.labels)} unlabeled examples; label "
             f"and prediction agree on {agree}."
@@ -156,6 +156,12 @@ def result_lines(result: Result) -> list[str | Table]:
         if sure is not None:
             lines.append(sure.sentence)
     return lines
+
+
+def _for_spreadsheets(labels: Sequence[ImputedLabel], key: str) -> Iterable[bytes]:
+    if isinstance(labels, ManyLabels):
+        return labels.pieces(key, spreadsheet_safe=True)
+    return [labels_csv(labels, key, spreadsheet_safe=True)]
 
 
 def _table(summary: Summary) -> Table:

@@ -18,6 +18,7 @@ from labelgrad.fitting.corrections import (
     take_corrections,
 )
 from labelgrad.fitting.labels import shown
+from labelgrad.fitting.many_labels import names_of
 from labelgrad.fitting.result import Result, load
 from labelgrad.fitting.review import (
     ReviewItem,
@@ -27,6 +28,7 @@ from labelgrad.fitting.review import (
     sure_labels,
 )
 from labelgrad.fitting.run_files import BEFORE
+from labelgrad.inputs.row_names import quickly_found
 
 USUAL = 20  # to look at
 
@@ -80,7 +82,7 @@ def _taken(run: Path, result: Result, corrections: Path) -> str:
 def _seen(run: Path, result: Result) -> set[str]:
     """What a person has looked at already."""
     key, classes = result.predictor.config.key, result.predictor.config.classes
-    names = {example.name for example in result.examples}
+    names = quickly_found(names_of(result.examples))
     return set(kept_corrections(run, Known(key, names, classes)))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from labelgrad.cli.console import Terminal, begun_when_needed, say
 from labelgrad.fitting.asked import encoding_of
+from labelgrad.fitting.predictor import save_parts
 from labelgrad.fitting.result import load
 from labelgrad.inputs.base import join_few
 
@@ -31,11 +32,13 @@ def run_predict(
             encoder, cache=cache, on_note=partial(say, console), on_progress=update
         )
         result = load(run, encoding=encoding)
-        found = result.predict(data, strict=strict, pool=pool, encoding=encoding)
-    found.save(out, all_classes=all_classes, spreadsheet_safe=spreadsheet_safe)
-    lines = [f"{len(found)} predictions: {out}"]
-    if found.skipped:
-        reasons = [f"{name} ({reason})" for name, reason in found.skipped]
+        parts = result.predict_in_parts(data, strict=strict, pool=pool, encoding=encoding)
+        count, skipped = save_parts(
+            parts, out, all_classes=all_classes, spreadsheet_safe=spreadsheet_safe
+        )
+    lines = [f"{count} predictions: {out}"]
+    if skipped:
+        reasons = [f"{name} ({reason})" for name, reason in skipped]
         lines.append(f"Skipped: {join_few(reasons, most=3)}.")
     for line in lines:
         say(console, line)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,9 @@ from labelgrad.fitting.labels import (
     imputed_labels,
     nearest_labeled,
 )
+from labelgrad.fitting.many_labels import all_records, both
 from labelgrad.fitting.more import save_labeled
+from labelgrad.fitting.plan import seen_by_network
 from labelgrad.fitting.pooling import NETWORK, Pooled, hear_witnesses
 from labelgrad.fitting.predictor import Config, Predictor
 from labelgrad.fitting.provenance import RANDOM
@@ -43,10 +45,23 @@ from labelgrad.fitting.verdict import (
     calibrate,
     judge,
 )
+from labelgrad.inputs.base import Dataset
+from labelgrad.report.data import Trust
 from labelgrad.report.page import render
 from labelgrad.witnesses.base import Array, Witness
 
 MOST_SUSPECTS = 24  # on the page
+NO_PROMISE = (
+    "A promise or an interval for so many examples needs an audit: labelgrad audit draws some of "
+    "all of them to look at."
+)
+
+
+class Whole(NamedTuple):
+    """All examples, where a fit has learned from some of them, and which rows these are."""
+
+    dataset: Dataset
+    rows: torch.Tensor
 
 
 def finalize(
@@ -60,6 +75,7 @@ def finalize(
     keep_pool: bool = False,
     map_by: str = PCA,
     workers: int = 1,
+    whole: Whole | None = None,
     on_progress: OnProgress | None = None,
 ) -> Result:
     """Hear the witnesses, pool them, teach the student, judge them all, and keep what came of it.
@@ -67,7 +83,7 @@ def finalize(
     A training that was stopped has no student: the better one of the networks is kept. With
     `keep_pool` the folder gets the pool, too, and `map_by` is how the page lays examples out.
     `origins` say how each example's label came, and `workers` how many processes trained side by
-    side.
+    side. Of a `whole` the examples that were not trained on get their labels from the kept model.
     """
     if trained.step == 0:
         raise KeyboardInterrupt  # stopped before every training had begun: there is no model yet
@@ -100,6 +116,7 @@ def finalize(
             keep_pool=keep_pool,
             map_by=map_by,
             workers=workers,
+            whole=whole,
         )
     # The others get all but the witnesses, which may be objects of any kind.
     told = group.first(lambda: None if result is None else replace(result, pooled=None))
@@ -120,6 +137,7 @@ def _result(
     keep_pool: bool,
     map_by: str,
     workers: int,
+    whole: Whole | None,
 ) -> Result:
     """Everybody judged, and what came of it kept in the folder."""
     dataset, plan = trained.dataset, trained.plan
@@ -137,7 +155,7 @@ def _result(
         data=name,
         kind=dataset.kind,
         task=dataset.task,
-        counts=Counts(**dataset.summary),
+        counts=Counts(**(dataset if whole is None else whole.dataset).summary),
         skipped=dataset.skipped,
         notes=[*dataset.notes, *pooled.notes, *(packed.notes if packed else [])],
         plan=plan,
@@ -153,9 +171,10 @@ def _result(
         verdict=verdict,
         calibration=calibration,
         curves=trained.curves(),
+        learned_from=None if whole is None else len(trained.unlabeled),
     )
     arrays = held_out_arrays(trained, pooled, student)
-    if RANDOM in origins:
+    if RANDOM in origins and whole is None:  # else labels are not all the pool's, nor is the mean
         arrays |= fold_arrays(trained, pooled)
     examples = examples_with_neighbours(
         dataset, imputed, outputs, typical_error, origins=origins, seed=plan.seed
@@ -164,13 +183,27 @@ def _result(
     result = Result(predictor, summary, labels, arrays, "", folder, examples, pooled, statements)
     doubted = [each for each in suspects(result, MOST_SUSPECTS) if each.suspect]
     places = example_map(dataset, trained.transform, labels, seed=plan.seed, by=map_by)
-    trust = trust_of(result)
+    trust = Trust(NO_PROMISE, of_classes=bool(dataset.classes))
+    if whole is None:
+        trust = trust_of(result)
     shown = report_data(dataset, summary, arrays, labels, imputed, trust, doubted, places)
     result = replace(result, page=render(shown))
+    if whole is not None:
+        result = of_whole(result, whole)
     if folder is not None:
         save_labeled(folder, pooled.case)
         result.save(folder, packed)
     return result
+
+
+def of_whole(result: Result, whole: Whole) -> Result:
+    """The result of some examples as one of all of them; what witnesses said is left out."""
+    dataset, rows = whole
+    seen = seen_by_network(dataset)
+    records = all_records(dataset, seen, result.predictor, rows, result.labels, result.examples)
+    labels, examples = both(dataset.names, dataset.classes, records)
+    held_out = result.held_out | {"rows": rows.numpy()[result.held_out["rows"]]}
+    return replace(result, labels=labels, examples=examples, held_out=held_out, statements=None)
 
 
 def verdict_of(trained: CrossValidation, pooled: Pooled, student: Student | None) -> Verdict:

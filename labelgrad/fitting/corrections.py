@@ -24,6 +24,7 @@ from labelgrad.files import csv_bytes, write_whole
 from labelgrad.fitting.audits import FILE as AUDITS
 from labelgrad.fitting.decisions import FILE as DECISIONS
 from labelgrad.fitting.decisions import Decision, Decisions
+from labelgrad.fitting.many_labels import names_of
 from labelgrad.fitting.plan import FILE as PLAN
 from labelgrad.fitting.plan import Plan, begun_with, save_plan, usable_method
 from labelgrad.fitting.result import Result
@@ -67,10 +68,12 @@ def take_corrections(result: Result, path: str | Path) -> Taken:
     if result.folder is None:
         raise ValueError("Corrections need a run folder to be kept in; fit with `out`.")
     key, classes = result.predictor.config.key, result.predictor.config.classes
-    given = {example.name: example.given for example in result.examples}
-    known = Known(key, given.keys(), classes)
+    names = names_of(result.examples)
+    known = Known(key, quickly_found(names), classes)
     kept = kept_corrections(result.folder, known)
     found = read_corrections(Path(path), known, must_be=True)
+    places = places_of(names, found)
+    given = {name: result.examples[place].given for name, place in places.items()}
     new = {n: label for n, label in found.items() if _is_news(label, kept.get(n), given[n])}
     if new:
         merged = sorted((read_corrections(result.folder / FILE, known) | new).items())

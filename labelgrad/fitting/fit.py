@@ -22,7 +22,7 @@ from labelgrad.fitting.asked import (
     encoding_of,
 )
 from labelgrad.fitting.audits import Audits
-from labelgrad.fitting.conclusion import finalize
+from labelgrad.fitting.conclusion import Whole, finalize
 from labelgrad.fitting.corrections import (
     CHECKPOINT,
     corrected,
@@ -36,6 +36,7 @@ from labelgrad.fitting.jobs import most_workers, used_workers
 from labelgrad.fitting.kept_pool import check_can_keep, has_pool
 from labelgrad.fitting.plan import (
     FILE,
+    MOST_STEPS,
     Plan,
     begun_with,
     has_columns,
@@ -49,6 +50,7 @@ from labelgrad.fitting.plan import (
 from labelgrad.fitting.provenance import check_drawn, origins
 from labelgrad.fitting.result import Result
 from labelgrad.fitting.run_folder import check_not_in_use, in_use
+from labelgrad.fitting.sample import sample_to_learn_from
 from labelgrad.fitting.source import load_source, source_of
 from labelgrad.fitting.train import affordable_steps, one_thread, stopping, train
 from labelgrad.group import here
@@ -238,8 +240,14 @@ def fit(
             plan = replace(plan, drawn=drawn or Plan.drawn)
             if time_budget is not None and steps is None:
                 built = own if tuned is None else tuned
-                found = affordable_steps(given, plan, built, device, time_budget, workers=workers)
+                tried = sample_to_learn_from(given, MOST_STEPS, plan.seed)
+                some = given if tried is None else tried.dataset
+                found = affordable_steps(some, plan, built, device, time_budget, workers=workers)
                 plan = replace(plan, steps=found)
+        whole, sample = dataset, sample_to_learn_from(dataset, plan.steps, plan.seed)
+        was_labeled = given.labeled
+        if sample is not None:
+            dataset, was_labeled = sample.dataset, was_labeled[sample.rows]
         told = read_descriptions(descriptions or {})
         by_name = zero_shot(dataset, encoding, told)
         heard = all_witnesses(dataset, plan, estimators, opinions, by_name)
@@ -258,7 +266,8 @@ def fit(
                 },
                 {"model": own, "estimators": estimators},
             ).save(folder)
-        for note in unseen_notes(dataset, plan):
+        notes = [] if sample is None else [sample.note]
+        for note in notes + unseen_notes(dataset, plan):
             dataset = replace(dataset, notes=[*dataset.notes, note])
             if on_note is not None:
                 on_note(note)
@@ -270,13 +279,15 @@ def fit(
             dataset, plan, built, place, device, workers, on_progress, on_record, executor
         )
         name = str(data) if isinstance(data, str | Path) else dataset.kind
+        audited = Audits(folder).drawn if folder else ()
         with stopping(warn=CONCLUDING, pressed=trained.step < plan.steps):
             return finalize(
                 trained,
                 heard,
                 name=name,
                 folder=folder,
-                origins=origins(given, dataset, plan.drawn, Audits(folder).drawn if folder else ()),
+                origins=origins(was_labeled, dataset, plan.drawn, audited),
+                whole=None if sample is None else Whole(whole, sample.rows),
                 shares=wanted,
                 keep_pool=keep_pool,
                 map_by=map_by or PCA,

@@ -11,7 +11,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -237,7 +237,8 @@ def _csv(
     spreadsheet_safe: bool = False,
 ) -> bytes:
     columns = [key, *(field.name for field in fields(row_type)[1:])]
-    cells = ([_written(value) for value in astuple(row)] for row in rows)
+    names = [field.name for field in fields(row_type)]
+    cells = ([written(getattr(row, name)) for name in names] for row in rows)
     return csv_bytes(columns, cells, spreadsheet_safe=spreadsheet_safe)
 
 
@@ -256,7 +257,12 @@ def _cells(content: bytes, row_type: type) -> list[list[str]]:
     return rows
 
 
-def _written(value: object) -> object:
+def written(value: object) -> object:
+    """A cell of a CSV file.
+
+    >>> written(True), written(0.1234567891), written(None)
+    ('yes', '0.1234568', None)
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.7g}" if isinstance(value, float) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import labelgrad
 from labelgrad.encoders.fine_tuned import FineTuned, trainable
-from labelgrad.files import csv_bytes, json_bytes, read_json, unshared, write_whole
+from labelgrad.files import csv_bytes, json_bytes, read_json, unshared, write_pieces
 from labelgrad.fitting.plan import FINE_TUNED, OWN, check_layers, network
 from labelgrad.fitting.run_files import CONFIG, MODEL
 from labelgrad.fitting.run_folder import AGAIN, DIGESTS, Digests, read_digests
@@ -163,9 +163,46 @@ class Predictions:
         With `spreadsheet_safe` a name that a spreadsheet would take for a formula has an
         apostrophe before it.
         """
-        table = self.columns(all_classes=all_classes)
-        rows = zip(*table.values(), strict=True)
-        write_whole(Path(path), csv_bytes(list(table), rows, spreadsheet_safe=spreadsheet_safe))
+        save_parts([self], path, all_classes=all_classes, spreadsheet_safe=spreadsheet_safe)
+
+
+def save_parts(
+    parts: Iterable[Predictions],
+    path: str | Path,
+    *,
+    all_classes: bool | None = None,
+    spreadsheet_safe: bool = False,
+) -> tuple[int, list[tuple[str, str]]]:
+    """Write predictions as they come, as `Predictions.save` does: how many, and what was skipped.
+
+    The file takes its place when it is whole.
+
+    >>> from tempfile import mkdtemp
+    >>> said = torch.tensor([[0.25, 0.75]])
+    >>> parts = [Predictions("row", [name], ("cat", "dog"), said) for name in "12"]
+    >>> file = Path(mkdtemp(), "said.csv")
+    >>> save_parts(parts, file)
+    (2, [])
+    >>> file.read_text().splitlines()[1:]
+    ['1,dog,0.750000,0.250000,0.750000', '2,dog,0.750000,0.250000,0.750000']
+    """
+    count, skipped = 0, list[tuple[str, str]]()
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal count
+        for place, part in enumerate(parts):
+            table = part.columns(all_classes=all_classes)
+            yield csv_bytes(
+                list(table),
+                zip(*table.values(), strict=True),
+                spreadsheet_safe=spreadsheet_safe,
+                with_header=place == 0,
+            )
+            count += len(part)
+            skipped.extend(part.skipped)
+
+    write_pieces(Path(path), pieces())
+    return count, skipped
 
 
 @dataclass(frozen=True, eq=False)

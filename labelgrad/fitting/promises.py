@@ -207,7 +207,12 @@ def known_rows(result: Result) -> KnownRows:
 
 
 def hidden_origins(result: Result, looked_at: dict[str, str | None]) -> dict[str, str]:
-    """The given labels that were drawn at random, or audited and then trained on, by name."""
+    """The given labels that were drawn at random, or audited and then trained on, by name.
+
+    What the pool said of them tells nothing where the labels of others are not the pool's.
+    """
+    if result.summary.learned_from is not None:
+        return {}
     return {
         example.name: RANDOM if example.origin == RANDOM else AUDIT
         for example in result.examples

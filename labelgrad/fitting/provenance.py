@@ -6,6 +6,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the page reads origins without PyTorch
+    from torch import Tensor
+
     from labelgrad.inputs.base import Dataset
 
 RANDOM, AUDIT = "random draw", "audit"
@@ -25,12 +27,13 @@ def check_drawn(drawn: str | None) -> None:
 
 
 def origins(
-    given: Dataset, dataset: Dataset, drawn: str, audited: Collection[str] = ()
+    was_labeled: Tensor, dataset: Dataset, drawn: str, audited: Collection[str] = ()
 ) -> list[str | None]:
     """How each example's label came, None where there is none.
 
-    `given` are the data as they were read, `dataset` the same with corrections put in. A label that
-    was drawn at random and then corrected is still one that was drawn at random.
+    `was_labeled` says which examples had a label when they were read, and `dataset` has corrections
+    put in. A label that was drawn at random and then corrected is still one that was drawn at
+    random.
 
     >>> from dataclasses import replace
     >>> import torch
@@ -38,11 +41,11 @@ def origins(
     >>> y, names = torch.tensor([0, -1, -1, -1]), ["0", "1", "2", "3"]
     >>> pets = Dataset("arrays", torch.zeros(4, 1), y, "classification", ("cat", "dog"), names)
     >>> more = replace(pets, y=torch.tensor([1, 0, 1, -1]))
-    >>> origins(pets, more, "random", audited=["2"])
+    >>> origins(pets.labeled, more, "random", audited=["2"])
     ['random draw', 'correction', 'audit', None]
     """
     found: list[str | None] = []
-    was, now = given.labeled.tolist(), dataset.labeled.tolist()
+    was, now = was_labeled.tolist(), dataset.labeled.tolist()
     for name, before, after in zip(dataset.names, was, now, strict=True):
         added = AUDIT if name in audited else CORRECTION
         found.append(None if not after else DRAWN[drawn] if before else added)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from labelgrad.fitting.cross_validation import CurvePoint
 from labelgrad.fitting.labels import Imputed, ImputedLabel, shown
+from labelgrad.fitting.many_labels import column
 from labelgrad.fitting.result import Summary
 from labelgrad.fitting.run_files import SAID_BY
 from labelgrad.fitting.suspects import Suspect
@@ -142,11 +143,12 @@ def confident(labels: Sequence[ImputedLabel], threshold: float = SURE) -> Confid
     >>> found.labels, round(found.expected, 2), found.unlabeled
     (2, 1.92, 3)
     """
-    known = [row.label_probability for row in labels if row.label_probability is not None]
-    if not known:
+    found = column(labels, "label_probability")
+    known = found[~np.isnan(found)]
+    if not len(known):
         return None
-    above = [probability for probability in known if probability > threshold]
-    return Confident(threshold, len(above), sum(above), len(known))
+    above = known[known > threshold]
+    return Confident(threshold, len(above), float(above.sum(dtype=np.float64)), len(known))
 
 
 def _curves(points: Sequence[CurvePoint]) -> list[Curve]:

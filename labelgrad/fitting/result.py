@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from html import escape
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 import labelgrad
-from labelgrad.files import json_bytes, read_json, write_whole
+from labelgrad.files import digest_of_file, json_bytes, read_json, write_whole
 from labelgrad.fitting.cross_validation import CurvePoint
 from labelgrad.fitting.kept_pool import KeptPool, PackedPool, load_pool
 from labelgrad.fitting.labels import (
@@ -28,6 +30,14 @@ from labelgrad.fitting.labels import (
     labels_csv,
     read_examples,
     read_labels,
+)
+from labelgrad.fitting.many_labels import FILE as RECORDS
+from labelgrad.fitting.many_labels import (
+    ManyExamples,
+    ManyLabels,
+    both,
+    read_records,
+    record_pieces,
 )
 from labelgrad.fitting.plan import Plan
 from labelgrad.fitting.pooling import Pooled
@@ -42,13 +52,14 @@ from labelgrad.fitting.run_files import (
     SAID_BY,
     SUMMARY,
 )
-from labelgrad.fitting.run_folder import AGAIN, read_digests, write_files
+from labelgrad.fitting.run_folder import AGAIN, Digests, read_digests, write_files
 from labelgrad.fitting.statements import FILE as STATEMENTS
 from labelgrad.fitting.statements import Statements, read_statements
 from labelgrad.fitting.verdict import Calibration, Verdict, shown_error
 from labelgrad.inputs.arrays import unpacked
-from labelgrad.inputs.base import Encoding, join_few
-from labelgrad.inputs.kinds import prepare
+from labelgrad.inputs.base import Encoding, Prepared, join_few
+from labelgrad.inputs.kinds import prepare, prepare_in_parts
+from labelgrad.inputs.row_names import RowNames
 from labelgrad.plain_values import built
 
 
@@ -80,12 +91,15 @@ class Summary:
     verdict: Verdict
     calibration: Calibration | None
     curves: Sequence[CurvePoint]
+    learned_from: int | None = None  # of the unlabeled examples, where they were too many
     version: str = labelgrad.__version__
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
         found: dict[str, Any] = {"format": FORMAT, "labelgrad": self.version} | asdict(self)
         del found["version"]
+        if self.learned_from is None:
+            del found["learned_from"]
         if not self.counts.classes:
             del found["counts"]["classes"]
         found["verdict"] |= {"sentence": self.verdict.sentence}
@@ -111,11 +125,11 @@ class Result:
 
     predictor: Predictor
     summary: Summary
-    labels: list[ImputedLabel]
+    labels: Sequence[ImputedLabel]
     held_out: dict[str, NDArray[Any]]  # rows, labels, and outputs by method
     page: str  # the report
     folder: Path | None = None
-    examples: list[Example] = field(default_factory=list)
+    examples: Sequence[Example] = ()
     pooled: Pooled | None = None  # the witnesses themselves; a loaded run has them no more
     statements: Statements | None = None  # what each witness says of each row of `labels`
     notes: Sequence[str] = ()  # of a loaded run: what was changed in its folder since
@@ -137,12 +151,36 @@ class Result:
         """
         config = self.predictor.config
         new = prepare(config.preprocessing, data, strict=strict, encoding=encoding)
+        return self._predicted(new, pool=pool)
+
+    def predict_in_parts(
+        self,
+        data: str | Path | ArrayLike,
+        *,
+        strict: bool = False,
+        pool: bool = False,
+        encoding: Encoding | None = None,
+    ) -> Iterator[Predictions]:
+        """The same, some thousand examples at a time: `save_parts` writes what memory cannot hold.
+
+        >>> import numpy as np
+        >>> import labelgrad
+        >>> x = np.random.default_rng(0).normal(size=(60, 4))
+        >>> result = labelgrad.fit(x, np.where(np.arange(60) < 20, x[:, 0] > 0, -1), steps=20)
+        >>> [len(some) for some in result.predict_in_parts(x[:3])]
+        [3]
+        """
+        settings = self.predictor.config.preprocessing
+        for new in prepare_in_parts(settings, data, strict=strict, encoding=encoding):
+            yield self._predicted(new, pool=pool)
+
+    def _predicted(self, new: Prepared, *, pool: bool) -> Predictions:
         raw = self.predictor.raw_of(new)
         if pool:
             said = self._said_by_pool(new.x, raw)
         else:
             said = self.predictor(new.x if raw is None else raw)
-        return config.predictions(said, new.names, new.skipped)
+        return self.predictor.config.predictions(said, new.names, new.skipped)
 
     def _said_by_pool(self, x: Tensor, raw: Tensor | None) -> Tensor:
         """The pool's probabilities, or its values in their own units."""
@@ -181,9 +219,9 @@ class Result:
         curves = [json.dumps(point_to_json(point)) + "\n" for point in self.summary.curves]
         packed = io.BytesIO()
         np.savez(packed, allow_pickle=False, **self.held_out)
-        contents = self.predictor.contents() | {
-            LABELS: labels_csv(self.labels, key),
-            EXAMPLES: examples_csv(self.examples, key),
+        contents: dict[str, bytes | Iterable[bytes]] = {
+            **self.predictor.contents(),
+            **self._rows(key),
             METRICS: "".join(curves).encode(),
             HELD_OUT: packed.getvalue(),
             SUMMARY: json_bytes(self.summary.to_json()),
@@ -191,9 +229,20 @@ class Result:
         }
         if self.statements is not None:
             contents[STATEMENTS] = self.statements.content()
-        write_files(place, contents | (pool.contents() if pool else {}))
+        write_files(place, {**contents, **(pool.contents() if pool else {})})
         if pool is not None:
             pool.tidy(place)
+
+    def _rows(self, key: str) -> dict[str, bytes | Iterable[bytes]]:
+        """The files that have a line for each example; of very many they come in pieces."""
+        labels, examples = self.labels, self.examples
+        if isinstance(labels, ManyLabels) and isinstance(examples, ManyExamples):
+            return {
+                LABELS: labels.pieces(key),
+                EXAMPLES: examples.pieces(key),
+                RECORDS: record_pieces(labels.records),
+            }
+        return {LABELS: labels_csv(labels, key), EXAMPLES: examples_csv(examples, key)}
 
     def __str__(self) -> str:
         return self.verdict
@@ -225,6 +274,8 @@ def load(
     place = Path(folder)
     predictor, digests = load_predictor(place, model, encoding=encoding), read_digests(place)
     config = predictor.config
+    if RECORDS in digests.of:
+        return _load_many(predictor, digests)
     found = {name: digests.read(name) for name in (SUMMARY, EXAMPLES, HELD_OUT, REPORT)}
     name = SUMMARY
     try:
@@ -252,6 +303,43 @@ def load(
     return Result(
         predictor, summary, labels, held_out, page, place, examples, statements=said, notes=notes
     )
+
+
+def _load_many(predictor: Predictor, digests: Digests) -> Result:
+    """The result of a run of very many examples, whose records stay in their file."""
+    place, config = digests.folder, predictor.config
+    found = {name: digests.read(name) for name in (SUMMARY, HELD_OUT, REPORT)}
+    long = {name: digests.check(name) for name in (RECORDS, EXAMPLES)}
+    name = SUMMARY
+    try:
+        summary = Summary.from_json(read_json(found[name]))
+        name = HELD_OUT
+        held_out = read_held_out(found[name], len(config.classes) or 1)
+        name = RECORDS
+        records = read_records(long[name], config.classes)
+        name = EXAMPLES
+        names = _names_of(long[name], config.key, len(records))
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise ValueError(f"{place / name} cannot be used ({error}); {AGAIN}.") from None
+    labels, examples = both(names, config.classes, records)
+    notes = []
+    if digest_of_file(place / LABELS) != digests.of[LABELS]:
+        notes = [f"{LABELS} was changed after the run; of so many examples it is not read again."]
+    page = found[REPORT].decode()
+    return Result(predictor, summary, labels, held_out, page, place, examples, notes=notes)
+
+
+def _names_of(path: Path, key: str, count: int) -> Sequence[str]:
+    """What the examples of a run are called; rows are numbered from that of the first."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file)
+        next(rows, None)
+        names = [row[0] for row in (islice(rows, 1) if key == "row" else rows) if row]
+    if key == "row" and names:
+        return RowNames(count, first=int(names[0]))
+    if len(names) != count:
+        raise ValueError(f"it has {len(names)} examples in place of {count}")
+    return names
 
 
 def read_held_out(content: bytes, width: int) -> dict[str, NDArray[Any]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
-from labelgrad.files import csv_bytes, write_whole
+import numpy as np
+
+from labelgrad.files import csv_bytes, write_pieces, write_whole
 from labelgrad.fitting.labels import Example, ImputedLabel, Label, shown
+from labelgrad.fitting.many_labels import AT_ONCE, ManyLabels, column
 from labelgrad.fitting.result import Result
 
 APART = 0.5  # more neighbours than this share are against the label
@@ -35,12 +39,14 @@ class SureLabel:
     probability: float
 
 
-def sure_labels(result: Result, above: float = 0.95) -> list[SureLabel]:
+def sure_labels(result: Result, above: float = 0.95) -> Sequence[SureLabel]:
     """The imputed labels that table and model agree on, both with at least this probability."""
     if result.summary.task == "regression":
         raise ValueError("Values have no probability, so none is above another; see labels.csv.")
     if not 0 <= above <= 1:
         raise ValueError(f"`above` must be a probability from 0 to 1, got {above:g}.")
+    if isinstance(result.labels, ManyLabels):
+        return ManySure(result.labels, above)
     agreed = [
         SureLabel(row.name, row.label, min(row.label_probability, row.prediction_probability))
         for row in result.labels
@@ -59,8 +65,12 @@ def review_queue(
     First those that both the model and the neighbours speak against, then those that one of them
     does, then those with the smallest margin (of values: farthest from what the others say).
     """
-    beside = {example.name: example for example in result.examples}
-    pairs = [(row, beside[row.name]) for row in result.labels if row.name not in leave_out]
+    if isinstance(result.labels, ManyLabels):
+        pairs = _most_doubtful(result.labels, result.examples, most + len(leave_out))
+        pairs = [pair for pair in pairs if pair[0].name not in leave_out]
+    else:
+        beside = {example.name: example for example in result.examples}
+        pairs = [(row, beside[row.name]) for row in result.labels if row.name not in leave_out]
     ranked = sorted(pairs, key=lambda pair: _doubt(*pair))[: max(most, 0)]
     return [
         ReviewItem(
@@ -74,9 +84,18 @@ def save_sure_labels(
     rows: Sequence[SureLabel], key: str, path: Path, *, spreadsheet_safe: bool = False
 ) -> None:
     """Write sure labels as CSV; `spreadsheet_safe` as in `labelgrad.files.csv_bytes`."""
-    cells = [[row.name, row.label, f"{row.probability:.6f}"] for row in rows]
-    columns = [key, "label", "probability"]
-    write_whole(path, csv_bytes(columns, cells, spreadsheet_safe=spreadsheet_safe))
+
+    def pieces() -> Iterator[bytes]:
+        for first in range(0, max(1, len(rows)), AT_ONCE):
+            some = rows[first : first + AT_ONCE]
+            yield csv_bytes(
+                [key, "label", "probability"],
+                [[row.name, row.label, f"{row.probability:.6f}"] for row in some],
+                spreadsheet_safe=spreadsheet_safe,
+                with_header=first == 0,
+            )
+
+    write_pieces(path, pieces())
 
 
 def save_review_queue(
@@ -94,6 +113,51 @@ def save_review_queue(
         for item in items
     ]
     write_whole(path, csv_bytes(columns, rows, spreadsheet_safe=spreadsheet_safe))
+
+
+class ManySure(Sequence[SureLabel]):
+    """The sure ones of very many labels, made when they are asked for."""
+
+    def __init__(self, labels: ManyLabels, above: float):
+        self.labels = labels
+        fields = ("label_probability", "prediction_probability")
+        self._sure = np.minimum(*(column(labels, field) for field in fields))
+        agree = column(labels, "agree").astype(bool)
+        self._places = np.flatnonzero(agree & (self._sure >= above))
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, place: int) -> SureLabel: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[SureLabel]: ...
+
+    def __getitem__(self, place: int | slice) -> SureLabel | list[SureLabel]:
+        if isinstance(place, int):
+            first = range(len(self))[place]
+            return self[first : first + 1][0]
+        mine, labels = self._places[place], self.labels
+        rows = labels.rows[mine]
+        names = (labels.names[row] for row in rows.tolist())
+        cells = zip(names, labels.named("label", rows), self._sure[mine].tolist(), strict=True)
+        return [SureLabel(*each) for each in cells]
+
+
+def _most_doubtful(
+    labels: ManyLabels, examples: Sequence[Example], most: int
+) -> list[tuple[ImputedLabel, Example]]:
+    """The first rows by `_doubt`, of labels that are too many to be looked at one by one."""
+    apart, margin = (labels.records[field][labels.rows] for field in ("apart", "margin"))
+    far = FAR if not labels.classes else APART
+    against = (column(labels, "agree") == 0).astype(int) + (apart > far)
+    small = margin
+    if not labels.classes:
+        said = (labels.records[field][labels.rows] for field in ("prediction", "neighbours"))
+        small = -np.fmax(*(np.abs(column(labels, "label") - other) for other in said))
+    first = np.lexsort((small, -against))[: max(most, 0)]
+    return [(labels[int(place)], examples[int(labels.rows[place])]) for place in first]
 
 
 def _against(row: ImputedLabel, near: Example) -> tuple[bool, bool]:
@@ -114,7 +178,7 @@ def _doubt(row: ImputedLabel, near: Example) -> tuple[float, float]:
 def _reason(row: ImputedLabel, near: Example) -> str:
     model, neighbours = _against(row, near)
     is_value = near.margin is None
-    around = "neighbours" if is_value else f"{near.apart:.0%} of neighbours"
+    around = "neighbours" if is_value else f"{near.apart or 0:.0%} of neighbours"
     if model and neighbours:
         return f"model and {around} differ"
     if model or neighbours:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from labelgrad.files import (
+    Digested,
     digest_of,
+    digest_of_file,
     read_sealed,
     replace_all,
     sealed_json,
@@ -62,6 +64,17 @@ class Digests:
             raise ValueError(f"{path} cannot be read ({error.strerror}); {AGAIN}.") from None
         raise ValueError(f"{path} must have at most {most} bytes, got {size}; {AGAIN}.")
 
+    def check(self, name: str) -> Path:
+        """Where a file is that is too long to be read; a ValueError if it is not as written."""
+        path = self.folder / name
+        try:
+            found = digest_of_file(path)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read ({error.strerror}); {AGAIN}.") from None
+        if found != self.of.get(name):
+            raise ValueError(f"{path} is damaged or of another run than {DIGESTS}; {AGAIN}.")
+        return path
+
     def is_changed(self, name: str, content: bytes) -> bool:
         """Whether a file that a person may change is not as it was written."""
         return name in self.of and digest_of(content) != self.of[name]
@@ -95,8 +108,10 @@ def known_digests(folder: Path) -> Digests:
         return Digests(folder)
 
 
-def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+def write_files(folder: Path, contents: Mapping[str, bytes | Iterable[bytes]]) -> None:
     """Write files in their order, and their digests last; those of other files stay as they were.
+
+    A file that is too long for memory comes in pieces.
 
     >>> from tempfile import mkdtemp
     >>> folder = Path(mkdtemp())
@@ -104,9 +119,18 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
     >>> read_digests(folder).read("note.txt")
     b'whole'
     """
-    files = {name: digest_of(content) for name, content in contents.items()}
-    sealed = sealed_json({"version": VERSION, "files": {**known_digests(folder).of, **files}})
-    replace_all({folder / name: each for name, each in {**contents, DIGESTS: sealed}.items()})
+    going_by = {
+        name: Digested([content] if isinstance(content, bytes) else content)
+        for name, content in contents.items()
+    }
+
+    def sealed() -> Iterator[bytes]:  # when all others have been written
+        files = {name: pieces.digest for name, pieces in going_by.items()}
+        yield sealed_json({"version": VERSION, "files": {**known_digests(folder).of, **files}})
+
+    replace_all(
+        {**{folder / name: each for name, each in going_by.items()}, folder / DIGESTS: sealed()}
+    )
 
 
 @contextmanager

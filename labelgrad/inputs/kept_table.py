@@ -8,7 +8,6 @@ table that has changed, and a folder that is damaged, are read anew.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -26,14 +25,21 @@ from torch import Tensor
 import labelgrad
 from labelgrad.encoders.base import megabytes
 from labelgrad.encoders.cache import SPARE, cache_folder
-from labelgrad.files import digest_of, json_bytes, read_sealed, sealed_json, write_whole
+from labelgrad.files import (
+    digest_of,
+    digest_of_file,
+    json_bytes,
+    read_sealed,
+    sealed_json,
+    write_whole,
+)
 from labelgrad.inputs.base import VERSION, Dataset, Reading
 from labelgrad.inputs.row_names import RowNames
 
 ROWS, LABELS, TABLE = "rows.bin", "labels.bin", "table.json"
 FORMAT = 1
 LARGE = 2**29  # bytes of a table, 8 for each cell: smaller ones are held in memory
-ENDS, BLOCK = 2**16, 2**24  # bytes of a file that are looked at, and that are digested at once
+ENDS = 2**16  # bytes of a file that are looked at
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ class KeptTable:
             if kept["source"] != self.source:
                 return None
             for file in (ROWS, LABELS):
-                if _digest(self.folder / file) != kept["digests"][file]:
+                if digest_of_file(self.folder / file) != kept["digests"][file]:
                     raise ValueError(f"{file} does not match its digest")
             count, width = kept["shape"]
             y = torch.from_numpy(np.fromfile(self.folder / LABELS, kept["labels"]))
@@ -138,7 +144,7 @@ class KeptTable:
                 "classes": list(dataset.classes),
                 "notes": dataset.notes,
                 "preprocessing": dataset.preprocessing,
-                "digests": {file: _digest(self.folder / file) for file in (ROWS, LABELS)},
+                "digests": {file: digest_of_file(self.folder / file) for file in (ROWS, LABELS)},
             }
             write_whole(self.folder / TABLE, sealed_json(kept))
 
@@ -199,11 +205,3 @@ def _identity(file: Path) -> list[Any]:
         opened.seek(max(0, stat.st_size - ENDS))
         ends = opened.read(ENDS)
     return [file.name, stat.st_size, stat.st_mtime_ns, digest_of(begins + ends)]
-
-
-def _digest(path: Path) -> str:
-    content = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            content.update(block)
-    return content.hexdigest()
