@@ -26,7 +26,7 @@ def labelgrad(*arguments, cwd=None):
 
 
 def labelgrad_here(*arguments, cwd=None):
-    """The same in this process, for help and refusals: a moment."""
+    """The same in this process, which has PyTorch already: one process less has to begin."""
     arguments, before = [str(argument) for argument in arguments], (sys.argv, warnings.showwarning)
     sys.argv, code = ["labelgrad", *arguments], 0
     out, err = io.StringIO(), io.StringIO()

@@ -59,7 +59,7 @@ def check_command(arguments: list[str]) -> None:
 
 def run_command(arguments: list[str]) -> None:
     """Run it in this process; of two options of one name the last counts."""
-    few = ["--steps", str(FEW)] if arguments[0] in ("fit", "compare") else []
+    few = ["--steps", str(FEW), "--workers", "1"] if arguments[0] in ("fit", "compare") else []
     app(args=[*arguments, *few], standalone_mode=False)
 
 

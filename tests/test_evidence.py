@@ -23,7 +23,7 @@ from labelgrad.bench.results import sets_in
 from labelgrad.bench.sets import SETS, rows
 from labelgrad.bench.trial import METHODS, BenchTrial
 from labelgrad.labels.evidence import LEAD, SCALE, Evidence
-from tests.command import labelgrad
+from tests.command import labelgrad_here
 
 
 def slopes_of(seed, visits=7, size=4, width=3):
@@ -171,19 +171,20 @@ def lines_in(folder):
 
 def test_the_bench_goes_on_where_it_was_and_refuses_other_steps(tmp_path):
     command = ("bench", "--sets", "wine", "--seeds", "1", "--steps", "3", "--out", "here")
-    said = labelgrad(*command, cwd=tmp_path)
+    command += ("--workers", "1")
+    said = labelgrad_here(*command, cwd=tmp_path)
     assert said.returncode == 0
     assert "Evidence with 3 times its scale" in said.stdout
     lines = lines_in(tmp_path / "here")
     assert len(lines) == len(METHODS)
     assert sets_in(lines) == ["wine"]
     (tmp_path / "here/results.jsonl").write_text(json.dumps(lines[0]) + "\n")
-    assert labelgrad(*command, cwd=tmp_path).returncode == 0
+    assert labelgrad_here(*command, cwd=tmp_path).returncode == 0
     again = lines_in(tmp_path / "here")
     assert again[0] == lines[0]
     assert len(again) == len(METHODS)
     command = ("bench", "--sets", "wine", "--steps", "4", "--out", "here")
-    assert "holds results with steps = 3" in labelgrad(*command, cwd=tmp_path).stderr
+    assert "holds results with steps = 3" in labelgrad_here(*command, cwd=tmp_path).stderr
 
 
 def test_the_usual_scales_are_one_for_classes_and_one_for_values():

@@ -46,7 +46,7 @@ from labelgrad.fitting.cross_validation import CrossValidation
 from labelgrad.fitting.peer_folds import PeerFolds, PeerPlan
 from labelgrad.inputs.kinds import read
 from labelgrad.peers import LEAST, PEERS, clipped, peers_for, probabilities, values
-from tests.command import labelgrad, labelgrad_here, one_sentence
+from tests.command import labelgrad_here, one_sentence
 
 
 def blobs(*, rows=60, columns=3, classes=3, seed=0):
@@ -350,7 +350,7 @@ def test_the_command_goes_on_where_it_was_and_refuses_another_draw(tmp_path):
     tables(tmp_path / "mine")
     command = ["bench", "peers", "--sets", "wine,pets,houses", "--tables", "mine"]
     command += ["--methods", "logistic-regression,svm,ridge", "--workers", "1", "--out", "here"]
-    said = labelgrad(*command, "--seeds", 1, cwd=tmp_path)
+    said = labelgrad_here(*command, "--seeds", 1, cwd=tmp_path)
     assert said.returncode == 0, said.stderr
     assert "support vectors" in said.stdout
     lines = [json.loads(x) for x in (tmp_path / "here/results.jsonl").read_text().splitlines()]

@@ -18,7 +18,7 @@ from labelgrad.paper.picture_task import SIZES, VIEWS, Task, examples
 from labelgrad.paper.picture_trial import PictureTrial
 from labelgrad.paper.picture_tuning import PictureTuningTrial, Search
 from labelgrad.paper.settings import PUBLISHED, TUNED, Hyperparameters, choice
-from tests.command import COMMAND, labelgrad, labelgrad_here
+from tests.command import COMMAND, labelgrad_here
 from tests.test_cli import gone
 from tests.test_reproduce import lines
 
@@ -190,9 +190,20 @@ def test_scores_are_over_seeds_and_the_papers_are_parts_of_one():
 
 @pytest.mark.slow
 def test_the_command_trains_draws_and_does_not_train_again(tmp_path):
-    arguments = ["reproduce", "digits", "--scale", "tiny", "--seeds", "2", "--out", tmp_path]
+    arguments = [
+        "reproduce",
+        "digits",
+        "--scale",
+        "tiny",
+        "--seeds",
+        "2",
+        "--workers",
+        "1",
+        "--out",
+        tmp_path,
+    ]
     arguments += ["--methods", "supervised,lga+fixmatch"]
-    said = labelgrad(*arguments)
+    said = labelgrad_here(*arguments)
     assert said.returncode == 0, said.stderr
     assert "lga+fixmatch" in said.stdout
     assert "4 steps" in said.stdout
@@ -200,7 +211,7 @@ def test_the_command_trains_draws_and_does_not_train_again(tmp_path):
     assert (tmp_path / "digits-methods.png").stat().st_size > 10_000
     assert not (tmp_path / "unfinished").exists()
     before = (tmp_path / "results.jsonl").read_bytes()
-    again = labelgrad(*arguments)
+    again = labelgrad_here(*arguments)
     assert again.returncode == 0
     assert (tmp_path / "results.jsonl").read_bytes() == before
     assert len(lines(tmp_path, "commands.jsonl")) == 1

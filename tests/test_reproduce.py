@@ -8,7 +8,9 @@ from collections import Counter
 
 import pytest
 
-from tests.command import COMMAND, labelgrad, labelgrad_here
+from tests.command import COMMAND, labelgrad_here
+
+ONE = ["--workers", "1"]  # process: each takes seconds to begin
 
 
 def lines(folder, name="results.jsonl"):
@@ -42,7 +44,7 @@ def test_a_wrong_word_is_one_line(arguments, message, tmp_path):
 
 
 def test_synthetic_data_is_a_picture(tmp_path):
-    said = labelgrad("reproduce", "synthetic-data", "--out", tmp_path)
+    said = labelgrad_here("reproduce", "synthetic-data", "--out", tmp_path)
     assert said.returncode == 0, said.stderr
     assert (tmp_path / "synthetic-data.png").stat().st_size > 20_000
     assert "<svg" in (tmp_path / "synthetic-data.svg").read_text()[:1000]
@@ -50,7 +52,9 @@ def test_synthetic_data_is_a_picture(tmp_path):
 
 @pytest.mark.slow
 def test_learning_speeds_trains_checks_the_propositions_and_draws(tmp_path):
-    said = labelgrad("reproduce", "learning-speeds", "--scale", "tiny", "--out", tmp_path)
+    said = labelgrad_here(
+        "reproduce", "learning-speeds", "--scale", "tiny", *ONE, "--out", tmp_path
+    )
     assert said.returncode == 0, said.stderr
     for number in (1, 2, 3):
         assert f"Proposition {number}:" in said.stdout
@@ -63,21 +67,21 @@ def test_learning_speeds_trains_checks_the_propositions_and_draws(tmp_path):
 
 @pytest.mark.slow
 def test_synthetic_is_resumed_by_the_trial_and_redrawn_without_training(tmp_path):
-    command = ["reproduce", "synthetic", "--scale", "tiny", "--out", tmp_path]
-    said = labelgrad(*command, "--trials", 1, "--methods", "supervised, lga")
+    command = ["reproduce", "synthetic", "--scale", "tiny", *ONE, "--out", tmp_path]
+    said = labelgrad_here(*command, "--trials", 1, "--methods", "supervised, lga")
     assert said.returncode == 0, said.stderr
     first = lines(tmp_path)
     wanted = {"experiment", "method", "seed", "step", "accuracy", "loss", "alignment", "seconds"}
     assert all(wanted <= line.keys() for line in first)
     assert {line["method"] for line in first} == {"supervised", "lga"}
-    said = labelgrad(*command, "--trials", 2)
+    said = labelgrad_here(*command, "--trials", 2)
     assert "lga, seed 0:" not in said.stdout
     assert lines(tmp_path)[: len(first)] == first
     assert len(lines(tmp_path)) == 2 * 3 * 3  # trials, methods, measurements
     assert len(lines(tmp_path, "commands.jsonl")) == 2
     (tmp_path / "synthetic.png").unlink()
     (tmp_path / "synthetic.svg").unlink()
-    said = labelgrad(*command, "--trials", 2)
+    said = labelgrad_here(*command, "--trials", 2)
     assert "step 30 of 30" not in said.stdout
     assert "in paper's std" in said.stdout
     assert (tmp_path / "synthetic.png").exists()
@@ -98,7 +102,7 @@ def test_a_killed_search_goes_on_with_what_is_not_finished(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     before = lines(tmp_path)
-    said = labelgrad(*command)
+    said = labelgrad_here(*command)
     assert said.returncode == 0, said.stderr
     after = lines(tmp_path)
     assert after[: len(before)] == before
@@ -124,7 +128,7 @@ def test_other_settings_in_the_same_folder_are_one_line(tmp_path):
         "--out",
         tmp_path,
     ]
-    assert labelgrad(*command, "--scale", "tiny").returncode == 0
+    assert labelgrad_here(*command, *ONE, "--scale", "tiny").returncode == 0
     said = labelgrad_here(*command, "--scale", "paper")
     assert said.returncode == 1
     assert "use another folder with --out" in said.stderr

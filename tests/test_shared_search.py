@@ -317,26 +317,37 @@ def test_three_processes_search_on_postgresql_and_one_is_killed(postgres, tmp_pa
     shared = Shared(postgres.url, "digits", 50, "tiny", trials=12, heartbeat=2)
     options = [*TUNE, "--trials", "12", "--workers", "1", "--heartbeat", "2"]
 
+    def asked(name):
+        return [*options, "--storage", postgres.url, "--out", str(tmp_path / name)]
+
     def begin(program, name):
-        command = [*program, *options, "--storage", postgres.url, "--out", str(tmp_path / name)]
         return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+            [*program, *asked(name)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
         )
+
+    def kill_when_a_trial_is_done():
+        while not search.lines:
+            time.sleep(0.1)
+        os.killpg(killed.pid, signal.SIGKILL)
 
     killed = begin([sys.executable, TARGET], "killed")
     search = SharedSearch(opened(shared), shared, "supervised")
     while not (under_way := [t for t in search._trials("RUNNING") if t.params]):
         assert killed.poll() is None, killed.communicate()
         time.sleep(0.1)
-    others = [begin(COMMAND, name) for name in ("one", "other")]
-    while not search.lines:
-        assert all(other.poll() is None for other in others)
-        time.sleep(0.1)
-    os.killpg(killed.pid, signal.SIGKILL)
+    one = begin(COMMAND, "one")
+    killing = Thread(target=kill_when_a_trial_is_done, daemon=True)
+    killing.start()
+    other = labelgrad_here(*asked("other"))
+    assert other.returncode == 0, other.stderr
+    _, err = one.communicate(timeout=300)
+    assert one.returncode == 0, err
+    killing.join()
     killed.communicate()
-    for other in others:
-        _, err = other.communicate(timeout=300)
-        assert other.returncode == 0, err
     place = under_way[0].user_attrs["place"]
     for name in ("one", "other"):
         text = (tmp_path / name / "results.jsonl").read_text()
