@@ -10,6 +10,11 @@ largest loss of a step after the tenth is printed behind the differences.
 
     torchrun --nproc-per-node 2 benchmarks/process_agreement.py [--steps 200] [--double]
         [--only wrn --learning-rate 1e-4]
+
+What rounding alone does to a training shows one process beside itself, with its first weights in
+the last digit otherwise:
+
+    python benchmarks/process_agreement.py --nudge [--only wrn --learning-rate 1e-4]
 """
 
 from __future__ import annotations
@@ -70,6 +75,15 @@ def trainer(network: str, method: str, steps: int, rate: float, group: Group) ->
     ).trainer(group=group)
 
 
+def nudge(one: Trainer) -> None:
+    """Round the first weights otherwise, as if they had been computed in another order."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in one.model.parameters():
+            sign = torch.randint(2, weight.shape, generator=generator) * 2 - 1
+            weight.mul_(1 + sign * torch.finfo(weight.dtype).eps)
+
+
 def ended(one: Trainer, steps: int) -> tuple[list[Tensor], float]:
     """The weights after all steps and LGA's labels if there are any; the largest late loss."""
     losses = [one.step()["loss"] for _ in range(steps)]
@@ -86,6 +100,7 @@ def main() -> None:
     parser.add_argument("--double", action="store_true")
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--nudge", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64 if options.double else torch.float32)
@@ -93,14 +108,15 @@ def main() -> None:
     for network in options.only:
         for method in options.methods:
             what = network, method, steps, options.learning_rate
-            together, _ = ended(trainer(*what, group), steps)
+            one = trainer(*what, ALONE if options.nudge else group)
+            if options.nudge:
+                nudge(one)
+            found, _ = ended(one, steps)
             alone, loss = group.first(lambda: ended(trainer(*what, ALONE), steps))  # noqa: B023
-            apart = [float((a - b).abs().max()) for a, b in zip(together, alone, strict=True)]
+            apart = [float((a - b).abs().max()) for a, b in zip(found, alone, strict=True)]
             if group.rank == 0:
-                said = "".join(f"{each:12.1e}" for each in apart)
-                print(
-                    f"{network:>10}{method:>15}{group.size:3}{said}   loss {loss:.2g}", flush=True
-                )
+                said = "".join(f"{each:12.1e}" for each in apart) + f"   loss {loss:.2g}"
+                print(f"{network:>10}{method:>15}{group.size:3}{said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,20 @@ def test_a_divided_table_is_the_whole_one(tmp_path, monkeypatch, in_file):
             torch.testing.assert_close(each[name], value, rtol=0, atol=1e-6, msg=name)
 
 
+def test_a_whole_table_is_divided_as_it_is():
+    whole = seen(played(ALONE))
+
+    def work(group):
+        table = played(ALONE)
+        table.join(group)
+        return len(table.values), seen(table)
+
+    for held, each in together(2, work):
+        assert held in (11, 12)
+        for name, value in whole.items():
+            torch.testing.assert_close(each[name], value, rtol=0, atol=1e-6, msg=name)
+
+
 def test_a_row_of_another_process_is_refused():
     def work(group):
         LabelTable(COUNT, WIDTH, group=group).draw(torch.tensor([3, 20]))

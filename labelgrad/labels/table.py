@@ -8,11 +8,13 @@ the price of the rows in the minibatch. How rows move is a rule; `SGD` and `Evid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -105,9 +107,9 @@ class LabelTable(nn.Module):
         count, device = self.own.stop - self.own.start, self.clock.device
         self.files = None
         if self.folder is None:
-            values = torch.zeros(count, 3, self.width, dtype=dtype, device=device)
-            self.register_buffer("values", values)
-            self.register_buffer("counts", torch.zeros(count, 2, dtype=torch.long, device=device))
+            shapes = {"values": (count, 3, self.width), "counts": (count, 2)}
+            for name, kind in (("values", dtype), ("counts", torch.long)):
+                self.register_buffer(name, _untouched_zeros(shapes[name], kind).to(device))
         else:
             self.files = Division(Path(self.folder), self.rows, self.width, dtype, group)
             self._use_file()
@@ -126,6 +128,11 @@ class LabelTable(nn.Module):
         """Have, from now on, the rows that are this process's in a group."""
         if (group.rank, group.size) == (self.group.rank, self.group.size):
             self.group = group
+            return
+        if self.files is None and self.group.size == 1:
+            whole = self.values, self.counts
+            self._make(group, self.values.dtype)
+            self.put_rows(slice(0, self.rows), {"values": whole[0], "counts": whole[1]})
             return
         if int(self.clock):
             raise ValueError(
@@ -209,7 +216,7 @@ class LabelTable(nn.Module):
         """How undecided the soft labels of the given rows are, in nats: 0 is sure."""
         if not isinstance(self.loss, CrossEntropy):
             raise ValueError("entropy needs labels that are distributions, and these are values.")
-        parts = [self.labels(rows)] if rows is not None else (part for _, part in self.parts())
+        parts = [self.labels(rows)] if rows is not None else (p.cpu() for _, p in self.parts())
         return torch.cat([torch.special.entr(part).sum(-1) for part in parts])
 
     def visits(self, rows: Tensor | None = None) -> Tensor:
@@ -314,3 +321,12 @@ class LabelTable(nn.Module):
     def extra_repr(self) -> str:
         """Size and settings."""
         return f"rows={self.rows}, width={self.width}, rule={self.rule!r}"
+
+
+def _untouched_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Zeros that take no memory before they are written to, as a table that is yet to be divided.
+
+    NumPy asks the system for them, PyTorch writes them.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    return torch.from_numpy(np.zeros(size, np.uint8)).view(dtype).view(shape)

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from labelgrad.certainty import Certainty
 from labelgrad.functional import cosine, with_gradient
-from labelgrad.group import Group, here
+from labelgrad.group import ALONE, Group, here
 from labelgrad.labels.alignment import SLOPES, Gap, forward_mode
 from labelgrad.labels.evidence import Evidence
 from labelgrad.labels.lazy_adam import LazyAdam
@@ -88,8 +88,10 @@ class LGA(Objective):
             raise ValueError(f"`slope` must be one of {', '.join(SLOPES)}, got {slope!r}.")
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.slope = SLOPES[slope]
+        # Files are opened at once, by those who will train; rows in memory are divided by `join`.
+        group = ALONE if folder is None else here()
         self.table = LabelTable(
-            rows, width, loss=self.loss, rule=rule, folder=folder, dtype=dtype, group=here()
+            rows, width, loss=self.loss, rule=rule, folder=folder, dtype=dtype, group=group
         )
         self.gap = Gap(
             gradient_decay=gradient_decay,
