@@ -78,7 +78,7 @@ def demo(
 
 @app.command(epilog="Example: labelgrad fit pets.csv --target kind --witnesses linear,neighbours")
 def fit(
-    data: Annotated[Path, typer.Argument(help="Folder of pictures or texts, table, .npz file.")],
+    data: Annotated[Path, typer.Argument(help="Folder of pictures, texts, Parquet; table; .npz.")],
     out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA.")] = None,
     labels: Annotated[Path | None, typer.Option(help="CSV with file and label.")] = None,
     target: Annotated[str | None, typer.Option(help="A table's column of labels.")] = None,
@@ -114,7 +114,7 @@ def fit(
         bool, typer.Option("--download", help="An encoder may be fetched.")
     ] = False,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder of kept features and pictures.")
+        Path | None, typer.Option(help="Folder of kept features, pictures, tables.")
     ] = None,
     fine_tune: Annotated[bool, typer.Option("--fine-tune", help="Train the encoder, too.")] = False,
     encoder_rate: Annotated[float | None, typer.Option(help="Its share of the rate; 0.01.")] = None,
@@ -190,7 +190,7 @@ def predict(
         str | None, typer.Option(help="Its folder, where it is elsewhere now.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder of kept features and pictures.")
+        Path | None, typer.Option(help="Folder of kept features, pictures, tables.")
     ] = None,
 ) -> None:
     """Predict labels for new data, with calibrated probabilities, as CSV."""
@@ -362,7 +362,7 @@ def review(
 
 @app.command(epilog="Example: labelgrad compare pets.csv --target kind --methods supervised,lga")
 def compare(
-    data: Annotated[Path, typer.Argument(help="Folder of pictures or texts, table, .npz file.")],
+    data: Annotated[Path, typer.Argument(help="Folder of pictures, texts, Parquet; table; .npz.")],
     methods: Annotated[
         str,
         typer.Option(
@@ -386,7 +386,7 @@ def compare(
         bool, typer.Option("--download", help="An encoder may be fetched.")
     ] = False,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder of kept features and pictures.")
+        Path | None, typer.Option(help="Folder of kept features, pictures, tables.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")] = False,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
