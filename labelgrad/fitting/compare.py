@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from labelgrad.encoders.found import Given
 from labelgrad.encoders.hub import Allow
-from labelgrad.fitting.asked import check_device, encoding_of
+from labelgrad.fitting.asked import Reading, check_device, encoding_of
 from labelgrad.fitting.cross_validation import OnProgress, held_out_folds
 from labelgrad.fitting.jobs import Callbacks, TrainingJob, as_arrays
 from labelgrad.fitting.peer_folds import OTHERS, PeerFolds, PeerPlan, check_other
@@ -22,7 +22,6 @@ from labelgrad.fitting.plan import Plan, make_plan
 from labelgrad.fitting.ranking import Ranking, rank
 from labelgrad.fitting.verdict import BASELINE
 from labelgrad.inputs.base import Dataset
-from labelgrad.inputs.kinds import read
 from labelgrad.methods import parts
 from labelgrad.nearest import did_you_mean
 from labelgrad.training.parallel import History, Work, finish_all
@@ -86,23 +85,9 @@ def compare(
     (['supervised', 'lga'], 16)
     """
     check_device(device)
-    dataset = (
-        data
-        if isinstance(data, Dataset)
-        else read(
-            data,
-            y,
-            labels=labels,
-            target=target,
-            task=task,
-            size=size,
-            strict=strict,
-            dates=dates,
-            text=text,
-            picture=picture,
-            encoding=encoding_of(encoder, download, cache, device, on_note, on_progress),
-        )
-    )
+    reading = Reading(labels, target, task, size, strict, dates, text, picture)
+    encoding = encoding_of(encoder, download, cache, device, on_note, on_progress)
+    dataset = reading.dataset(data, y, encoding)
     plans = trial_plans(dataset, methods, seeds, model=model, steps=steps, mirror=mirror)
     results = None if out is None else trial_results(Path(out), dataset, plans)
     if on_data is not None:

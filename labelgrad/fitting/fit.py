@@ -14,6 +14,7 @@ from torch import nn
 from labelgrad.encoders.found import Given
 from labelgrad.encoders.hub import Allow
 from labelgrad.fitting.asked import (
+    Reading,
     all_witnesses,
     check_asked,
     check_device,
@@ -55,7 +56,6 @@ from labelgrad.fitting.source import load_source, source_of
 from labelgrad.fitting.train import affordable_steps, one_thread, stopping, train
 from labelgrad.group import here
 from labelgrad.inputs.base import Dataset
-from labelgrad.inputs.kinds import read
 from labelgrad.schedules import check_count
 from labelgrad.witnesses.zero_shot import read_descriptions, zero_shot
 
@@ -193,26 +193,8 @@ def fit(
             dates = begun.options.get("dates")
     encoding = encoding_of(encoder, download, cache, device, on_note, on_progress)
     check_map(map_by or PCA)
-    if not isinstance(data, Dataset):
-        given = group.in_turn(
-            lambda: read(
-                data,
-                y,
-                labels=labels,
-                target=target,
-                task=task,
-                size=size,
-                strict=strict,
-                dates=dates,
-                text=text,
-                picture=picture,
-                encoding=encoding,
-            )
-        )
-    elif any(o is not None for o in (y, labels, target, task, size, dates, text, picture)):
-        raise ValueError("A `Dataset` has its labels in it; give it without `y` and what is read.")
-    else:
-        given = data
+    reading = Reading(labels, target, task, size, strict, dates, text, picture)
+    given = group.in_turn(lambda: reading.dataset(data, y, encoding))
     tuned, slope = None, Plan.slope
     if share:
         given, tuned, slope = for_fine_tuning(given, encoding)

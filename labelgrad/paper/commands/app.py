@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from labelgrad.cli.options import Dask, DataSets, Device, TrialsAtOnce
 from labelgrad.cli.words import check_choice, counts, listed, typed
 
 commands = typer.Typer()
@@ -20,10 +21,8 @@ def reproduce(
         int | None,
         typer.Option("--trials", "--seeds", min=1, help="Trials; else as the paper."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
-    dask: Annotated[
-        str | None, typer.Option(help="Train on this cluster: tcp://host:8786.")
-    ] = None,
+    workers: TrialsAtOnce = 2,
+    dask: Dask = None,
     scale: Annotated[
         str | None, typer.Option(help="Size: paper, laptop, or tiny to try it out.")
     ] = None,
@@ -38,10 +37,8 @@ def reproduce(
     rebuilt: Annotated[
         bool, typer.Option("--rebuilt", help="SVHN's files are rebuilt, not the authors'.")
     ] = False,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
+    data: DataSets = None,
+    device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder; runs/NAME if not given.")] = None,
 ) -> None:
     """Run an experiment of the paper and lay the results beside the paper's own.
@@ -83,13 +80,11 @@ def tune(
         int | None, typer.Option(min=1, help="Trials: of the space, or of each term of a method.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 2,
+    workers: TrialsAtOnce = 2,
     scale: Annotated[str | None, typer.Option(help="Size: paper, laptop or tiny.")] = None,
     methods: Annotated[str, typer.Option(help="Which methods, by commas; else all.")] = "",
     labels: Annotated[int, typer.Option(help="Label count at which to tune.")] = 1000,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")
-    ] = None,
+    data: DataSets = None,
     storage: Annotated[
         str | None, typer.Option(help="Search with others: postgresql://user@host/database.")
     ] = None,
