@@ -166,12 +166,13 @@ def test_every_method_can_be_tuned():
     assert all(method.search for method in every_method().values())
 
 
-def test_a_sum_has_the_settings_of_its_terms():
+def test_a_sum_has_what_was_found_for_it_or_the_settings_of_its_terms():
+    assert choice("lga+vat", "laptop") == choice("vat+lga", "laptop") == TUNED["lga+vat"]
     assert choice("vat+entmin", "paper") == Hyperparameters(3e-3, PUBLISHED["vat"].terms)
     assert choice("lga+vat", "paper") == Hyperparameters(1e-3, {})
-    both = {**TUNED["lga"].terms, **TUNED["vat"].terms}
-    lower = min(TUNED["lga"].learning_rate, TUNED["vat"].learning_rate)
-    assert choice("lga+vat", "laptop") == Hyperparameters(lower, both)
+    both = {**TUNED["fixmatch"].terms, **TUNED["vat"].terms}
+    lower = min(TUNED["fixmatch"].learning_rate, TUNED["vat"].learning_rate)
+    assert choice("fixmatch+vat", "laptop") == Hyperparameters(lower, both)
     assert choice("flexmatch", "laptop").learning_rate == TUNED["fixmatch"].learning_rate
 
 
