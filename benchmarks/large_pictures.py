@@ -148,7 +148,9 @@ def main() -> None:
         seconds, peaks, said = watched(words, environment)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        print(*(f"    {line}" for line in said if "take" in line or "error" in line), sep="\n")
+        for line in said:
+            if " take " in line or "left out" in line:
+                print(f"    {line}")
         largest = sorted((round(peak) for peak in peaks.values()), reverse=True)
         print(
             f"{name}: {seconds:.0f} s, {cpu:.0f} CPU seconds; {len(peaks)} processes, anonymous "
