@@ -218,6 +218,8 @@ def test_the_library_takes_what_fit_takes(tmp_path):
         assert [scored.error for scored in other.methods] == errors
     with pytest.raises(ValueError, match="An array needs its labels"):
         labelgrad.compare(x)
+    with pytest.raises(ValueError, match="A `Dataset` has its labels in it"):
+        labelgrad.compare(read(x, y), y)
 
 
 # The command
