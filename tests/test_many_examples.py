@@ -186,7 +186,7 @@ def test_damaged_records_are_refused(run):
     ]
 
 
-def test_the_sample_has_all_labels_and_is_drawn_by_the_seed():
+def test_the_sample_has_all_labels_and_is_drawn_by_the_seed(tmp_path):
     y = torch.full((1000,), -1)
     y[::10] = torch.arange(100) % 2
     names = [str(row) for row in range(1000)]
@@ -195,7 +195,8 @@ def test_the_sample_has_all_labels_and_is_drawn_by_the_seed():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sample, "MOST", 300)
         patch.setattr(sample, "FEWEST", 50)
-        patch.setattr(sample, "IN_MEMORY", 100)  # so that rows are copied to a file
+        patch.setenv("LABELGRAD_MEMORY", "0")  # so that rows are copied to a file
+        patch.setenv("LABELGRAD_CACHE", str(tmp_path))
         assert sample_to_learn_from(some_of(data, torch.arange(300)), 1, seed=0) is None
         for steps, count in ((0, 50), (2, 100), (10**12, 300)):
             found = sample_to_learn_from(data, steps, seed=3)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -20,11 +19,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelgrad.encoders.cache import cache_folder
 from labelgrad.files import csv_bytes
 from labelgrad.fitting.labels import Example, ImputedLabel, written
 from labelgrad.fitting.predictor import Predictor
 from labelgrad.fitting.provenance import AUDIT, BY_CLASS, CORRECTION, RANDOM, UNKNOWN
 from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.mapped import roomy
 
 FILE = "records.npy"
 Array = NDArray[Any]
@@ -186,13 +187,11 @@ def all_records(
     """A record for every example of a dataset, of which some rows were learned from.
 
     What is known of these are `examples`, and `labels` of those without one; all others get what
-    the predictor says of what it has `seen` of them. The records lie in a file that is gone with
-    the last who uses it.
+    the predictor says of what it has `seen` of them. Large records lie in a file of the cache that
+    is gone with the last who uses it.
     """
     kind, classes = record_type(dataset.classes), dataset.classes
-    with TemporaryFile() as file:
-        file.truncate(len(dataset.y) * kind.itemsize)
-        records = np.memmap(file, kind, "r+", shape=(len(dataset.y),))
+    records = roomy((len(dataset.y),), kind, cache_folder())
     many = max(1, NUMBERS_AT_ONCE // max(1, len(classes), *seen.shape[1:]))
     for first in range(0, len(records), many):
         rows = slice(first, first + many)

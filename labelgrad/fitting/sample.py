@@ -9,20 +9,18 @@ the student learn from these and from all labels, and the model that is kept lab
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from tempfile import TemporaryFile
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from labelgrad.encoders.cache import cache_folder
 from labelgrad.fitting.plan import BATCH, MOST_STEPS
 from labelgrad.functional import mixed_seed
 from labelgrad.inputs.base import Dataset
+from labelgrad.inputs.mapped import roomy
 
 MOST, FEWEST = 300_000, 20_000  # unlabeled examples
-IN_MEMORY = 2**28  # bytes of them; more are copied to a file
-AT_ONCE = 2**10  # that are copied there
+AT_ONCE = 2**10  # that are copied
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,17 +84,8 @@ def some_of(dataset: Dataset, rows: Tensor) -> Dataset:
 
 
 def _taken(x: Tensor, rows: Tensor) -> Tensor:
-    """Rows of a tensor, in memory or, if they are many, in a file that is gone with the last user.
-
-    Pictures may be far larger than memory, and the rows drawn of them, too.
-    """
-    shape = (len(rows), *x.shape[1:])
-    if len(rows) * x[:1].nbytes <= IN_MEMORY:
-        return x[rows]
-    kind: Any = x[:0].numpy().dtype
-    with TemporaryFile() as file:
-        file.truncate(len(rows) * x[:1].nbytes)
-        copied = np.memmap(file, kind, "r+", shape=shape)
+    """Rows of a tensor; pictures may be larger than memory, and those drawn of them, too."""
+    copied = roomy((len(rows), *x.shape[1:]), x[:0].numpy().dtype, cache_folder())
     for first in range(0, len(rows), AT_ONCE):
         copied[first : first + AT_ONCE] = x[rows[first : first + AT_ONCE]].numpy()
     return torch.from_numpy(copied)

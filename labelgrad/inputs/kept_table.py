@@ -34,6 +34,7 @@ from labelgrad.files import (
     write_whole,
 )
 from labelgrad.inputs.base import VERSION, Dataset, Reading
+from labelgrad.inputs.mapped import MappedFile
 from labelgrad.inputs.row_names import RowNames
 
 ROWS, LABELS, TABLE = "rows.bin", "labels.bin", "table.json"
@@ -187,11 +188,8 @@ def _allocate(file: Any, size: int) -> None:
 
 
 def _mapped(path: Path, count: int, width: int) -> Tensor:
-    """The rows of a file, of which the system holds as many in memory as there is room for.
-
-    Whoever writes to the tensor has pages of their own; the file stays as it is.
-    """
-    return torch.from_numpy(np.memmap(path, np.float32, "c", shape=(count, width)))
+    """The rows of a file, of which the system holds as many in memory as there is room for."""
+    return MappedFile(path, "float32", (count, width)).tensor()
 
 
 def _identity(file: Path) -> list[Any]:

@@ -82,7 +82,7 @@ def received(sent: Any) -> Tensor:
     return sent.tensor() if isinstance(sent, MappedFile) else torch.as_tensor(sent)
 
 
-def roomy(shape: tuple[int, ...], dtype: str, folder: Path) -> NDArray[Any]:
+def roomy(shape: tuple[int, ...], dtype: Any, folder: Path) -> NDArray[Any]:
     """An array of zeros: in memory, or else, where it is large, in a file without a name.
 
     The file lies in `folder`, and is gone with the array.

@@ -23,6 +23,7 @@ from labelgrad.inputs.frames import series_cells
 
 SUFFIXES = (".parquet", ".pq")
 ROWS_AT_ONCE = 2**16
+BUFFER = 2**20  # bytes that are read at once
 Room = Callable[[int], NDArray[np.float64]]  # for so many numbers
 
 
@@ -60,7 +61,9 @@ class ParquetTable:
         self.files: list[Any] = []
         for place in self.paths:
             with _readable(place):
-                self.files.append(parquet.ParquetFile(place))
+                # Buffered beforehand, the whole file would stay in memory to its end.
+                buffers = {"pre_buffer": False, "buffer_size": BUFFER}
+                self.files.append(parquet.ParquetFile(place, **buffers))
         first = self.files[0].schema_arrow
         self.stored: list[str] = list(first.names)  # as the files call their columns
         for place, file in zip(self.paths[1:], self.files[1:], strict=True):
