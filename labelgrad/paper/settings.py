@@ -40,6 +40,9 @@ LEARNING_RATE = SearchRange(1e-3, 3e-4, 1e-2)
 TUNED = {
     "supervised": Hyperparameters(4.37e-3),
     "lga": Hyperparameters(4.37e-3, {"lga": {"speed": 0.231}, "supervised": {"weight": 1.0}}),
+    "lga-certain": Hyperparameters(
+        4.37e-3, {"lga-certain": {"speed": 0.231}, "supervised": {"weight": 1.0}}
+    ),
     "vat": Hyperparameters(2.23e-3, {"vat": {"eps": 7.72}}),
     "pi-model": Hyperparameters(4.37e-3, {"pi-model": {"weight": 4.15}}),
     "mean-teacher": Hyperparameters(4.37e-3, {"mean-teacher": {"weight": 4.15}}),
@@ -60,7 +63,6 @@ TUNED = {
 }
 # What was not searched for has its usual settings, and the learning rate of what is most like it.
 ALIKE = {
-    "lga-certain": "lga",
     "lga-evidence": "lga",
     "lga-linear": "lga",
     "entmin": "supervised",
