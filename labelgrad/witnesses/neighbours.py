@@ -37,7 +37,8 @@ from labelgrad.witnesses.base import (
 NEIGHBOURS, NEIGHBOURS_OF_FEATURES = 10, 30
 SPREAD = 0.9  # α: how much of a row's opinion comes from its neighbours
 EXACT_UP_TO = 20_000  # rows; above them neighbours are found approximately, where a library is
-SOLVED_AT_ONCE = 30_000  # rows; above them (I − αS)⁻¹ is applied step by step
+# Rows; above them (I − αS)⁻¹ is applied step by step. Solving for 25,000 took more than 1.7 GB.
+SOLVED_AT_ONCE = 20_000
 STEPS, CLOSE = 100, 1e-6  # of it
 PRIOR = 0.1  # labels of each class beside those there are
 
