@@ -67,7 +67,7 @@ def made_run(
         ).reshape(4, -1),
     }
     config = SimpleNamespace(key="file", classes=() if is_value else CLASSES, task=task)
-    summary = SimpleNamespace(task=task, plan=SimpleNamespace(seed=0))
+    summary = SimpleNamespace(task=task, plan=SimpleNamespace(seed=0), learned_from=None)
     return Result(
         SimpleNamespace(config=config), summary, imputed, held_out, "", folder, examples
     ), known

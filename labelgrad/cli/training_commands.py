@@ -72,9 +72,7 @@ def fit(
     dask: Dask = None,
     size: Size = None,
     mirror: Mirror = False,
-    witnesses: Annotated[
-        str | None, typer.Option(help="Such as linear,neighbours; or none.")
-    ] = None,
+    witnesses: Annotated[str | None, typer.Option(help="linear,neighbours or none.")] = None,
     opinions: Annotated[
         Path | None, typer.Option(help="CSV of what others say of examples.")
     ] = None,
