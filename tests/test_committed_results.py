@@ -27,6 +27,7 @@ from labelgrad.bench.trial import METHODS, STEPS
 from labelgrad.cli.bench import bench_row, bench_table
 from labelgrad.paper.commands.pictures import PAPER, TODAY, score_cells
 from labelgrad.paper.commands.tune_pictures import best_of
+from labelgrad.paper.picture_results import score
 from labelgrad.paper.picture_task import SIZES
 from labelgrad.paper.settings import TUNED, budget
 
@@ -86,6 +87,35 @@ def test_the_page_has_every_row_of_the_results(data, labels):
     for method in RUNS[data, labels]:
         row = [method, *score_cells(data, lines(data), method, labels)[:-1]]  # all but the seconds
         assert f"| {' | '.join(row)} |" in page
+
+
+@pytest.mark.parametrize("labels", [250, 1000])
+@pytest.mark.parametrize("method", ["lga+vat", "lga-certain+flexmatch"])
+def test_the_page_has_the_sums_that_were_searched_for(method, labels):
+    found = lines("sums-fashion-mnist")
+    assert sum((line["method"], line["labels"]) == (method, labels) for line in found) == 3
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    assert (
+        f"| {' | '.join([method, *score_cells('fashion-mnist', found, method, labels)[:-1]])} |"
+        in page
+    )
+    for command in lines("sums-fashion-mnist", "commands.jsonl"):
+        used = command["settings"][method]
+        assert (used["learning_rate"], used["terms"]) == (
+            TUNED[method].learning_rate,
+            dict(TUNED[method].terms),
+        )
+
+
+@pytest.mark.parametrize("labels", [250, 1000])
+def test_the_best_sum_is_at_or_below_every_single_method(labels):
+    """Error to the last digit of the page, and loss."""
+    best = lines("sums-fashion-mnist")
+    for name, digits in (("test_error", 3), ("test_loss", 3)):
+        sums = score(best, name, method="lga-certain+flexmatch", labels=labels).mean
+        for method in (*PAPER, *TODAY):
+            single = score(lines("fashion-mnist"), name, method=method, labels=labels).mean
+            assert round(sums, digits) <= round(single, digits), (method, name)
 
 
 def test_the_bench_has_every_set_with_three_splits():

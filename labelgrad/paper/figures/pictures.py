@@ -74,11 +74,13 @@ def _dots(
 
 
 def _stretched(panel: Any) -> None:
-    """Losses on a log scale: one that is very large must not press the others together."""
-    panel.set_xscale("log")
+    """Losses on a log scale, if they differ much: a large one must not press the others together."""
     ticks = [0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8]
     low, high = panel.get_xlim()
     inside = [tick for tick in ticks if low <= tick <= high]
+    if len(inside) < 2:
+        return
+    panel.set_xscale("log")
     panel.set_xticks(inside, [f"{tick:g}" for tick in inside])
     panel.minorticks_off()
 
