@@ -74,7 +74,7 @@ def _dots(
 
 
 def _stretched(panel: Any) -> None:
-    """Losses on a log scale, if they differ much: a large one must not press the others together."""
+    """Losses on a log scale, if they differ much: a large one must not press others together."""
     ticks = [0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8]
     low, high = panel.get_xlim()
     inside = [tick for tick in ticks if low <= tick <= high]
