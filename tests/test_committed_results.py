@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[1]
 RUNS = {
     ("fashion-mnist", 250): (*PAPER, *TODAY),
     ("fashion-mnist", 1000): (*PAPER, *TODAY),
+    ("svhn", 1000): ("supervised", "lga", "vat", "lga+vat"),
     ("cifar10", 1000): (
         "supervised",
         "lga",
