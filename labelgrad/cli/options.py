@@ -23,7 +23,7 @@ Text = Annotated[list[str] | None, typer.Option(help="Column of texts; else foun
 Picture = Annotated[list[str] | None, typer.Option(help="Column of picture files.")]
 Encoder = Annotated[str | None, typer.Option(help="Names, folders or none.")]
 Download = Annotated[bool, typer.Option("--download", help="An encoder may be fetched.")]
-Cache = Annotated[Path | None, typer.Option(help="Folder of what is kept.")]
+Cache = Annotated[Path | None, typer.Option(help="Folder of the cache.")]
 Strict = Annotated[bool, typer.Option("--strict", help="A damaged picture is fatal.")]
 Splits = Annotated[int, typer.Option(min=1, help="Splits of each set.")]
 TrialsAtOnce = Annotated[int, typer.Option(min=1, help="Trials side by side.")]

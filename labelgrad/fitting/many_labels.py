@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 import torch
@@ -53,6 +53,7 @@ def record_type(classes: Sequence[str]) -> np.dtype[np.void]:
 class Lazy(Sequence[Row], Generic[Row]):
     """Rows that are made, or written as CSV, some at a time."""
 
+    kind: ClassVar[Any]  # the class of a row, whose fields are the columns
     names: Sequence[str]
     classes: Sequence[str]
     records: Array
@@ -83,8 +84,7 @@ class Lazy(Sequence[Row], Generic[Row]):
 
     def pieces(self, key: str, *, spreadsheet_safe: bool = False) -> Iterator[bytes]:
         """The content of their CSV file; its first column is `file` or `row`."""
-        kind: Any = ImputedLabel if isinstance(self, ManyLabels) else Example
-        head = [key, *(field.name for field in fields(kind)[1:])]
+        head = [key, *(field.name for field in fields(self.kind)[1:])]
         for first in range(0, max(1, len(self)), AT_ONCE):
             columns = self.cells(slice(first, first + AT_ONCE))
             rows = zip(*([written(cell) for cell in each] for each in columns), strict=True)
@@ -102,6 +102,7 @@ class Lazy(Sequence[Row], Generic[Row]):
 class ManyLabels(Lazy[ImputedLabel]):
     """The rows of `labels.csv`: of all records those without a label of their own."""
 
+    kind = ImputedLabel
     names: Sequence[str]  # of all examples
     classes: Sequence[str]
     records: Array  # of all examples
@@ -134,6 +135,7 @@ class ManyLabels(Lazy[ImputedLabel]):
 class ManyExamples(Lazy[Example]):
     """The rows of `examples.csv`: all records."""
 
+    kind = Example
     names: Sequence[str]
     classes: Sequence[str]
     records: Array
