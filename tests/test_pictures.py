@@ -12,12 +12,13 @@ import torch
 
 from labelgrad.datasets.picture_sets import PictureSet, load
 from labelgrad.methods import every_method
-from labelgrad.paper import picture_task
+from labelgrad.paper import picture_task, picture_trial
 from labelgrad.paper.picture_results import paper_score, score
 from labelgrad.paper.picture_task import SIZES, VIEWS, Task, examples
 from labelgrad.paper.picture_trial import PictureTrial
 from labelgrad.paper.picture_tuning import PictureTuningTrial, Search
 from labelgrad.paper.settings import PUBLISHED, TUNED, Hyperparameters, choice
+from labelgrad.training.evaluation import evaluate
 from tests.command import COMMAND, labelgrad_here
 from tests.test_cli import gone
 from tests.test_reproduce import lines
@@ -43,8 +44,25 @@ def test_reported_is_the_step_of_the_best_validation_error():
     curve = line["curve"]
     best = min(range(2), key=lambda i: (curve["validation_error"][i], curve["validation_loss"][i]))
     assert line["step"] == curve["step"][best]
-    assert line["test_error"] == curve["test_error"][best]
-    assert line["last_test_error"] == curve["test_error"][-1]
+
+
+def test_test_pictures_are_looked_at_once_training_has_ended(monkeypatch):
+    trial = PictureTrial(Task("digits", "supervised", labels=50, seed=1), scale="tiny")
+    x, y = trial.test
+    by_step, seen = {}, []
+
+    def remembered(model, x, y):
+        seen.append(trial.run.trainer.index)
+        return evaluate(model, x, y)
+
+    monkeypatch.setattr(picture_trial, "evaluate", remembered)
+    for record in trial:
+        by_step[record["step"]] = evaluate(trial.run.trainer.evaluated, x, y)
+    (line,) = trial.history
+    assert seen == [trial.steps] * 2
+    for which, step in (("test", line["step"]), ("last_test", trial.steps)):
+        assert line[f"{which}_error"] == round(by_step[step]["error"], 5)
+        assert line[f"{which}_loss"] == round(by_step[step]["loss"], 5)
 
 
 def test_methods_of_a_seed_start_from_the_same_network_and_split():
@@ -59,8 +77,8 @@ def test_methods_of_a_seed_start_from_the_same_network_and_split():
 
 
 def test_no_test_picture_is_trained_on_or_validated_with():
-    run = PictureTrial(Task("digits", "lga", labels=50, seed=0), scale="laptop").run
-    test = {picture.numpy().tobytes() for picture in run.examples["test"][0]}
+    trial = PictureTrial(Task("digits", "lga", labels=50, seed=0), scale="laptop")
+    run, test = trial.run, {picture.numpy().tobytes() for picture in trial.test[0]}
     streams = (run.trainer.labeled, run.trainer.unlabeled)
     for x in (*(stream.examples.x for stream in streams), run.examples["validation"][0]):
         assert not test & {picture.numpy().tobytes() for picture in x}
@@ -68,9 +86,10 @@ def test_no_test_picture_is_trained_on_or_validated_with():
 
 
 def test_foreign_classes_are_unlabeled_only_and_the_known_are_counted_anew():
-    run = PictureTrial(Task("digits", "lga", labels=60, seed=0, foreign=0.5), scale="tiny").run
+    trial = PictureTrial(Task("digits", "lga", labels=60, seed=0, foreign=0.5), scale="tiny")
+    run = trial.run
     assert set(run.trainer.labeled.labels.tolist()) == set(range(6))
-    assert set(run.examples["test"][1].tolist()) <= set(range(6))
+    assert set(trial.test[1].tolist()) <= set(range(6))
     assert (run.truth == -1).sum() == len(run.truth) / 2
 
 

@@ -1,12 +1,14 @@
 """Pictures with few labels: the evaluation of the paper's Section 4, by the protocol's rules.
 
 A trial is one method on one split. Reported is the test error at the step of the best validation
-error; the last step's is kept beside it. The split, the network's first weights and the batches
+error; the last step's is kept beside it. Test pictures are looked at when both are known, and not
+before. The split, the network's first weights and the batches
 depend on the seed alone, so every method of a seed starts from the same.
 """
 
 from __future__ import annotations
 
+import copy
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +23,12 @@ from labelgrad.paper.picture_task import SIZES, Examples, Size, Task, examples
 from labelgrad.paper.settings import Hyperparameters, choice
 from labelgrad.schedules import Drop
 from labelgrad.training.batches import TensorBatches
+from labelgrad.training.evaluation import evaluate
 from labelgrad.training.parallel import is_elsewhere
 from labelgrad.training.recipe import Recipe, Run
 from labelgrad.training.results import Line
 
 BATCH = 50  # labeled, and again as many unlabeled
-MEASURED = ("validation_error", "validation_loss", "test_error", "test_loss")
 
 
 class PictureTrial:
@@ -35,7 +37,7 @@ class PictureTrial:
     With an `unfinished` folder the trial keeps its checkpoints there and goes on from them when it
     is built again; at its end the folder is removed. A worker elsewhere, which does not see the
     folder that it would be in, keeps none. `settings` replace the method's own. Without
-    `with_test` no test picture is looked at: a search for settings has no business with them.
+    `with_test` no test picture is ever looked at: a search for settings has no business with them.
 
     >>> task = Task("digits", "lga", labels=50, seed=0)
     >>> trial = PictureTrial(task, scale="tiny")
@@ -62,11 +64,12 @@ class PictureTrial:
         chosen = settings or choice(task.method, scale)
         parts = examples(task, SIZES[scale], data_folder)
         self.run = _run(task, SIZES[scale], chosen, parts, unfinished, device)
-        if not with_test:
-            del self.run.examples["test"]
+        self.test = parts.test if with_test else None
+        self._on_test: dict[str, float] = {}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         yield from self.run
+        self._on_test = self._tested()
         if self._unfinished is not None:
             shutil.rmtree(self._unfinished, ignore_errors=True)
 
@@ -78,7 +81,7 @@ class PictureTrial:
         assert best is not None  # the last step is always evaluated
         chosen = next(line for line in seen if line["step"] == best.info["step"])
         head: Line = {"experiment": self.task.data, "scale": self.scale, "split": self.task.split}
-        names = ["step", *(name for name in MEASURED if name in chosen)]
+        names = ("step", "validation_error", "validation_loss")
         curve = {name: [_rounded(line[name]) for line in seen] for name in names}
         return [
             {
@@ -86,11 +89,25 @@ class PictureTrial:
                 **self.task.line,
                 **{name: _rounded(chosen[name]) for name in names},
                 **{f"last_{name}": _rounded(seen[-1][name]) for name in names},
+                **{name: _rounded(value) for name, value in self._on_test.items()},
                 **{k: _rounded(seen[-1][k]) for k in ("imputed_accuracy",) if k in seen[-1]},
                 "seconds": round(self.run.seconds),
                 "curve": curve,
             }
         ]
+
+    def _tested(self) -> dict[str, float]:
+        """Error and loss on test pictures, of the weights that were chosen and of the last ones."""
+        best, trainer = self.run.best, self.run.trainer
+        if self.test is None or best is None:
+            return {}
+        found: dict[str, float] = {}
+        chosen = copy.deepcopy(trainer.evaluated)
+        chosen.load_state_dict(best.tensors)
+        for which, model in (("test", chosen), ("last_test", trainer.evaluated)):
+            measured = evaluate(model, *self.test)
+            found |= {f"{which}_{name}": measured[name] for name in ("error", "loss")}
+        return found
 
 
 def _rounded(value: float) -> float:
@@ -120,7 +137,7 @@ def _run(
     )
     return recipe.run(
         folder=folder,
-        examples={"validation": parts.validation, "test": parts.test},
+        examples={"validation": parts.validation},
         truth=parts.unlabeled[1],
         evaluate_every=size.every,
         checkpoint_every=size.every,
