@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelgrad.paper.splits import class_counts, split_rows
+from labelgrad.paper.splits import LABELED_PART, class_counts, split_rows
 
 KINDS = torch.arange(600) % 6
 
@@ -32,11 +32,32 @@ def test_no_row_leaks_into_another_role(seed, labels, validation, unlabeled, kee
     )
     labeled, others, held_out = map(as_set, (rows.labeled, rows.unlabeled, rows.validation))
     assert not held_out & (labeled | others)
-    assert labeled <= others if keep else not labeled & others
+    left_out = max(0, labels - int(LABELED_PART * unlabeled)) if unlabeled else 0
+    assert len(labeled - others) == (left_out if keep else labels)
     assert (len(labeled), len(held_out)) == (labels, validation)
     left = 600 - validation - (0 if keep else labels)
     assert len(others) == len(rows.unlabeled) == (left if unlabeled is None else unlabeled)
     assert KINDS[rows.labeled].bincount().tolist() == [labels // 6] * 6
+
+
+@given(seed=st.integers(0, 2**31), labels=st.sampled_from([60, 120, 300, 480]))
+def test_a_sample_of_unlabeled_rows_is_of_all_classes_however_many_are_labeled(seed, labels):
+    rows = split_rows(KINDS, labels=labels, seed=seed, validation=60, unlabeled=150)
+    counts = KINDS[rows.unlabeled].bincount(minlength=6)
+    if labels == 480:  # of 540 rows: what the others lack, labeled ones make up for
+        assert len(as_set(rows.unlabeled) & as_set(rows.labeled)) == 150 - (540 - 480)
+    else:
+        assert len(as_set(rows.unlabeled) & as_set(rows.labeled)) == 30
+    assert counts.sum() == 150
+    assert counts.min() > 5  # 25 are expected, with a deviation of 4
+
+
+def test_few_labels_are_all_among_the_unlabeled_rows_and_move_nobody():
+    few = split_rows(KINDS, labels=30, seed=3, validation=50, unlabeled=150)
+    assert as_set(few.labeled) < as_set(few.unlabeled)
+    all_left = split_rows(KINDS, labels=300, seed=3, validation=50)
+    assert as_set(all_left.labeled) < as_set(all_left.unlabeled)
+    assert len(all_left.unlabeled) == 550
 
 
 def test_the_seed_alone_decides_and_validation_does_not_depend_on_the_labels():
