@@ -147,7 +147,7 @@ def test_the_method_that_the_page_adds_is_known_by_its_file_alone(mixmatch, caps
     alone, both = (methods.method(name, problem) for name in ("mixmatch", "lga+mixmatch"))
     assert [type(leaf) for leaf in alone.leaves()] == [mixmatch]  # it has the labeled loss in it
     assert {leaf.name for leaf in both.leaves()} == {"lga", "mixmatch"}
-    assert choice("mixmatch", "laptop").terms == {"mixmatch": {"weight": 75.0}}
+    assert choice("mixmatch", "laptop", "cifar10").terms == {"mixmatch": {"weight": 75.0}}
 
 
 def test_the_method_that_the_page_adds_keeps_the_contract(mixmatch, tmp_path):

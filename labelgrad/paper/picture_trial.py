@@ -61,7 +61,7 @@ class PictureTrial:
         if unfinished is not None and is_elsewhere() and not Path(unfinished).parent.is_dir():
             unfinished = None
         self._unfinished = unfinished
-        chosen = settings or choice(task.method, scale)
+        chosen = settings or choice(task.method, scale, task.data)
         parts = examples(task, SIZES[scale], data_folder)
         self.run = _run(task, SIZES[scale], chosen, parts, unfinished, device)
         self.test = parts.test if with_test else None

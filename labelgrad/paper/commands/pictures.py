@@ -61,7 +61,7 @@ def train_pictures(data: str, options: Options) -> list[Line]:
 
     methods = [spelled(name) for name in options.methods or (*PAPER, *TODAY)]
     ready(data, options)
-    frozen = {name: asdict(choice(name, options.scale)) for name in methods}
+    frozen = {name: asdict(choice(name, options.scale, data)) for name in methods}
     results = Results(options.out, {"size": asdict(SIZES[options.scale]), **frozen})
     tasks = [
         Task(data, name, labels, seed, options.imbalance, options.foreign, options.rebuilt)
