@@ -13,6 +13,8 @@ import torch
 from labelgrad.datasets.picture_sets import PictureSet, load
 from labelgrad.methods import every_method
 from labelgrad.paper import picture_task, picture_trial
+from labelgrad.paper.commands import tune_pictures
+from labelgrad.paper.commands.options import Options
 from labelgrad.paper.picture_results import paper_score, score
 from labelgrad.paper.picture_task import SIZES, VIEWS, Task, examples
 from labelgrad.paper.picture_trial import PictureTrial
@@ -179,6 +181,22 @@ def test_tuning_never_looks_at_the_test_set_and_survives_divergence():
     list(wild)
     assert wild.history[0]["validation_error"] == 1.0
     assert wild.history[0]["diverged"]
+
+
+def test_a_search_on_rebuilt_files_says_so_in_its_lines(tmp_path, monkeypatch):
+    def seen(make, jobs, results, **how):
+        (job,) = jobs.values()
+        results.add([{**job["task"].line, "number": job["number"], "validation_error": 0.1}])
+
+    monkeypatch.setattr(tune_pictures, "ready", lambda data, options: None)
+    monkeypatch.setattr(tune_pictures, "add_missing", seen)
+    monkeypatch.setattr(tune_pictures, "tuned_table", lambda lines: "")
+    for rebuilt in (False, True):
+        out = tmp_path / str(rebuilt)
+        options = Options(1, 1, "tiny", out, "", ("vat",), labels=(50,), rebuilt=rebuilt)
+        tune_pictures.tune_pictures("svhn", options, seed=0)
+        (line,) = lines(out)
+        assert line.get("rebuilt", False) is rebuilt
 
 
 def test_every_method_can_be_tuned():

@@ -157,8 +157,15 @@ class SharedSearch:
 class SearchWorker:
     """A process's part of a search: whatever is free, method by method, until all is done."""
 
-    def __init__(self, *, shared: Shared, methods: tuple[str, ...], data_folder: Path | None):
-        self.shared, self._data_folder = shared, data_folder
+    def __init__(
+        self,
+        *,
+        shared: Shared,
+        methods: tuple[str, ...],
+        data_folder: Path | None,
+        rebuilt: bool = False,
+    ):
+        self.shared, self._data_folder, self._rebuilt = shared, data_folder, rebuilt
         storage = opened(shared)
         with _told_if_lost(shared):
             self.searches = [SharedSearch(storage, shared, method) for method in methods]
@@ -182,7 +189,7 @@ class SearchWorker:
         def train(place: int, settings: Hyperparameters) -> Line:
             shared = self.shared
             trial = PictureTuningTrial(
-                task=Task(shared.data, method, shared.labels, SEED),
+                task=Task(shared.data, method, shared.labels, SEED, rebuilt=self._rebuilt),
                 number=place,
                 settings=settings,
                 scale=shared.scale,

@@ -11,6 +11,9 @@ from labelgrad.cli.options import Dask, DataSets, Device, TrialsAtOnce
 from labelgrad.cli.words import check_choice, counts, listed, typed
 
 commands = typer.Typer()
+Rebuilt = Annotated[
+    bool, typer.Option("--rebuilt", help="SVHN's files are rebuilt, not the authors'.")
+]
 
 
 @commands.command(epilog="Example: labelgrad reproduce synthetic --trials 3 --workers 2")
@@ -34,9 +37,7 @@ def reproduce(
     foreign: Annotated[
         float | None, typer.Option(help="Part of the unlabeled that is of unknown classes.")
     ] = None,
-    rebuilt: Annotated[
-        bool, typer.Option("--rebuilt", help="SVHN's files are rebuilt, not the authors'.")
-    ] = False,
+    rebuilt: Rebuilt = False,
     data: DataSets = None,
     device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder; runs/NAME if not given.")] = None,
@@ -84,6 +85,7 @@ def tune(
     scale: Annotated[str | None, typer.Option(help="Size: paper, laptop or tiny.")] = None,
     methods: Annotated[str, typer.Option(help="Which methods, by commas; else all.")] = "",
     labels: Annotated[int, typer.Option(help="Label count at which to tune.")] = 1000,
+    rebuilt: Rebuilt = False,
     data: DataSets = None,
     storage: Annotated[
         str | None, typer.Option(help="Search with others: postgresql://user@host/database.")
@@ -131,6 +133,7 @@ def tune(
         methods=listed(methods),
         labels=(labels,),
         data=data,
+        rebuilt=rebuilt,
     )
     if storage is None:
         tune_pictures(experiment, options, seed=seed)

@@ -46,7 +46,12 @@ def tune_together(data: str, options: Options, *, seed: int, storage: str, heart
     size, labels = asdict(SIZES[options.scale]), options.labels[0]
     results = Results(options.out, {"size": size, "labels": labels, "search_seed": seed})
     shared = Shared(storage, data, labels, options.scale, options.trials, seed, heartbeat)
-    job: dict[str, Any] = {"shared": shared, "methods": methods, "data_folder": options.data}
+    job: dict[str, Any] = {
+        "shared": shared,
+        "methods": methods,
+        "data_folder": options.data,
+        "rebuilt": options.rebuilt,
+    }
     here = SearchWorker(**job)  # says what is wrong with the database before others begin
     known = {(line["method"], line["number"]) for line in results.lines}
     budgets = {name: budget(name, options.trials) for name in methods}
@@ -68,7 +73,7 @@ def _round(data: str, searches: dict[str, Any], results: Results, options: Optio
     for name, search in searches.items():
         number, settings = search.ask()
         jobs[f"{name}, trial {search.done + 1}"] = {
-            "task": Task(data, name, options.labels[0], SEED),
+            "task": Task(data, name, options.labels[0], SEED, rebuilt=options.rebuilt),
             "number": number,
             "settings": settings,
             "scale": options.scale,
