@@ -49,16 +49,18 @@ def claim_cell(text: str, one: Difference | None) -> str:
 
 
 def claim_verdict(by_labels: dict[int, Difference]) -> str:
-    """At how many label counts a claim holds, and at how many it does not beyond noise.
+    """At how many label counts a claim holds, and at how many it does not, beyond noise or not.
 
-    >>> sure, unsure = Difference((-0.02, -0.03, -0.025)), Difference((0.01, -0.01))
+    >>> sure, unsure = Difference((-0.02, -0.03, -0.025)), Difference((0.01, -0.02))
     >>> claim_verdict({250: sure, 500: sure}), claim_verdict({250: sure, 500: unsure})
-    ('at 2 of 2', 'at 1 of 2, within noise at 1')
+    ('at 2 of 2', 'at 1 of 2; below within noise at 1')
     """
     said = [one.verdict for one in by_labels.values()]
-    parts = [f"at {said.count('holds')} of {len(said)}"]
-    if "within noise" in said:
-        parts.append(f"within noise at {said.count('within noise')}")
-    if "does not" in said:
-        parts.append(f"not at {said.count('does not')}")
-    return ", ".join(parts)
+    unsure = [one.mean <= 0 for one in by_labels.values() if one.verdict == "within noise"]
+    counts = {
+        "below within noise at": unsure.count(True),
+        "above within noise at": unsure.count(False),
+        "not at": said.count("does not"),
+    }
+    rest = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+    return f"at {said.count('holds')} of {len(said)}" + (f"; {rest}" if rest else "")

@@ -1,0 +1,105 @@
+"""The tables of docs/evaluation.md, as Markdown, out of what stands in results/.
+
+    python benchmarks/evaluation_page.py
+
+Curves are error % / loss, means over three seeds, or over as many as stand behind a ×.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from labelgrad.paper.claims import looked_for, over_all
+from labelgrad.paper.commands.claims import claim_cell, claim_verdict
+from labelgrad.paper.numbers import table_1
+from labelgrad.paper.picture_results import labels_in, score
+from labelgrad.training.results import Line
+
+RESULTS = Path(__file__).parents[1] / "results"
+METHODS = ("supervised", "lga", "vat", "lga+vat", "flexmatch", "lga-certain+flexmatch")
+TITLES = {"fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "svhn": "SVHN"}
+COLUMNS = {"cifar10": 4000, "svhn": 1000}  # of Table 1
+SEEDS = 3
+
+
+def read(folder: str) -> list[Line]:
+    """The lines of a folder."""
+    return [json.loads(line) for line in (RESULTS / folder / "results.jsonl").open()]
+
+
+def curves(data: str) -> list[str]:
+    """A row for each number of labels; bold are the lowest, where all methods have their seeds."""
+    lines = read(f"curves-{data}")
+    rows = [f"| {TITLES[data]}, labels | {' | '.join(METHODS)} |", "|---" * 7 + "|"]
+    for labels in labels_in(lines):
+        found = {
+            (method, name): score(lines, f"test_{name}", method=method, labels=labels)
+            for method in METHODS
+            for name in ("error", "loss")
+        }
+        whole = all(one is not None and len(one.values) == SEEDS for one in found.values())
+        lowest = {
+            name: min(one.mean for (_, of), one in found.items() if one and of == name)
+            for name in ("error", "loss")
+            if whole
+        }
+        cells = []
+        for method in METHODS:
+            error, loss = found[method, "error"], found[method, "loss"]
+            if error is None or loss is None:
+                cells.append("–")
+                continue
+            shown = {"error": f"{100 * error.mean:.1f}", "loss": f"{loss.mean:.2f}"}
+            for name, one in (("error", error), ("loss", loss)):
+                shown[name] = f"**{shown[name]}**" if one.mean == lowest.get(name) else shown[name]
+            seeds = "" if len(error.values) == SEEDS else f" ×{len(error.values)}"
+            cells.append(f"{shown['error']} / {shown['loss']}{seeds}")
+        rows.append(f"| {labels:,} | {' | '.join(cells)} |")
+    return rows
+
+
+def claims(data: str) -> list[str]:
+    """A row for each claim of the paper: the difference at each number of labels, and how often."""
+    lines = read(f"curves-{data}")
+    counts = labels_in(lines)
+    rows = [f"| {TITLES[data]} | {' | '.join(f'{n:,}' for n in counts)} | all | holds |"]
+    rows.append("|---" * (len(counts) + 3) + "|")
+    for text, by_labels in looked_for(data, lines).items():
+        cells = [claim_cell(text, by_labels.get(labels)) for labels in counts]
+        ends = claim_cell(text, over_all(by_labels)), claim_verdict(by_labels)
+        rows.append(f"| {' | '.join((text, *cells, *ends))} |")
+    return rows
+
+
+def table_one() -> list[str]:
+    """Table 1 of the paper with a column of ours for each of its own."""
+    heads = [f"{TITLES[data]}, {n:,}: ours | paper" for data, n in COLUMNS.items()]
+    rows = [f"| error % | {' | '.join(heads)} |", "|---" * 5 + "|"]
+    ours = {data: read(f"table-1/{data}") for data in COLUMNS}
+    theirs = {data: table_1(data, labels) for data, labels in COLUMNS.items()}
+    for method in sorted(theirs["cifar10"], key=lambda name: -theirs["cifar10"][name][0]):
+        cells = []
+        for data, labels in COLUMNS.items():
+            found = score(ours[data], "test_error", method=method, labels=labels)
+            mine = f"{100 * found.mean:.1f} ± {100 * found.std:.1f}" if found else "–"
+            cells += [mine, "{:.2f} ± {:.2f}".format(*theirs[data][method])]
+        rows.append(f"| {method} | {' | '.join(cells)} |")
+    return rows
+
+
+def tables() -> dict[str, list[str]]:
+    """All of them by name."""
+    found = {f"curves {data}": curves(data) for data in TITLES}
+    found |= {f"claims {data}": claims(data) for data in TITLES}
+    return found | {"table 1": table_one()}
+
+
+def main() -> None:
+    """Print the tables, each under a comment with its name."""
+    for name, rows in tables().items():
+        print(f"<!-- {name} -->\n\n" + "\n".join(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()
