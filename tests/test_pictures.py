@@ -87,6 +87,15 @@ def test_no_test_picture_is_trained_on_or_validated_with():
     assert len(test) == 297
 
 
+def test_a_training_of_another_length_has_its_schedules_over_all_of_it(tmp_path):
+    trial = PictureTrial(Task("digits", "vat", labels=50, seed=0), scale="tiny", steps=10)
+    rate = trial.run.trainer.learning_rate
+    assert rate(8) == pytest.approx(0.2 * rate(7))
+    assert len(list(trial)) == 10
+    (line,) = trial.history
+    assert (line["last_step"], line["curve"]["step"]) == (10, [2, 4, 6, 8, 10])
+
+
 def test_foreign_classes_are_unlabeled_only_and_the_known_are_counted_anew():
     trial = PictureTrial(Task("digits", "lga", labels=60, seed=0, foreign=0.5), scale="tiny")
     run = trial.run
@@ -293,6 +302,7 @@ def test_a_killed_search_goes_on(tmp_path):
         (["reproduce", "digits", "--scale", "huge"], "--scale must be one of laptop, paper, tiny"),
         (["reproduce", "cifar-10"], "did you mean 'cifar10'?"),
         (["tune", "fashion_mnist"], "did you mean 'fashion-mnist'?"),
+        (["reproduce", "synthetic", "--steps", "9"], "--steps is for pictures; synthetic has"),
         (["tune", "digits", "--scale", "huge"], "--scale must be one of laptop, paper, tiny"),
     ],
 )

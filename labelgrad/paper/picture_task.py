@@ -51,6 +51,15 @@ SIZES = {
 }
 
 
+def sized(scale: str, steps: int | None = None) -> Size:
+    """The size of a scale, with another number of steps if one is given.
+
+    >>> sized("laptop").steps, sized("laptop", 6000).steps
+    (1500, 6000)
+    """
+    return SIZES[scale] if steps is None else replace(SIZES[scale], steps=steps)
+
+
 @dataclass(frozen=True)
 class Task:
     """Which trial.

@@ -19,7 +19,7 @@ import torch
 from labelgrad.functional import mixed_seed
 from labelgrad.methods import Problem, method
 from labelgrad.models.wide_resnet import WideResNet
-from labelgrad.paper.picture_task import SIZES, Examples, Size, Task, examples
+from labelgrad.paper.picture_task import Examples, Size, Task, examples, sized
 from labelgrad.paper.settings import Hyperparameters, choice
 from labelgrad.schedules import Drop
 from labelgrad.training.batches import TensorBatches
@@ -36,8 +36,9 @@ class PictureTrial:
 
     With an `unfinished` folder the trial keeps its checkpoints there and goes on from them when it
     is built again; at its end the folder is removed. A worker elsewhere, which does not see the
-    folder that it would be in, keeps none. `settings` replace the method's own. Without
-    `with_test` no test picture is ever looked at: a search for settings has no business with them.
+    folder that it would be in, keeps none. `settings` replace the method's own, and
+    `steps` the scale's. Without `with_test` no test picture is ever looked at: a search for
+    settings has no business with them.
 
     >>> task = Task("digits", "lga", labels=50, seed=0)
     >>> trial = PictureTrial(task, scale="tiny")
@@ -56,14 +57,16 @@ class PictureTrial:
         settings: Hyperparameters | None = None,
         with_test: bool = True,
         device: str = "cpu",
+        steps: int | None = None,
     ):
-        self.task, self.scale, self.steps = task, scale, SIZES[scale].steps
+        size = sized(scale, steps)
+        self.task, self.scale, self.steps = task, scale, size.steps
         if unfinished is not None and is_elsewhere() and not Path(unfinished).parent.is_dir():
             unfinished = None
         self._unfinished = unfinished
         chosen = settings or choice(task.method, scale, task.data)
-        parts = examples(task, SIZES[scale], data_folder)
-        self.run = _run(task, SIZES[scale], chosen, parts, unfinished, device)
+        parts = examples(task, size, data_folder)
+        self.run = _run(task, size, chosen, parts, unfinished, device)
         self.test = parts.test if with_test else None
         self._on_test: dict[str, float] = {}
 

@@ -29,6 +29,9 @@ def reproduce(
     scale: Annotated[
         str | None, typer.Option(help="Size: paper, laptop, or tiny to try it out.")
     ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps of a training on pictures; else the scale's.")
+    ] = None,
     methods: Annotated[str, typer.Option(help="Which methods, by commas; else all.")] = "",
     labels: Annotated[str, typer.Option(help="Label counts, by commas; else all.")] = "",
     imbalance: Annotated[
@@ -62,6 +65,7 @@ def reproduce(
             workers=workers,
             executor=executor,
             scale=scale,
+            steps=steps,
             out=out,
             command=typed(),
             methods=listed(methods),

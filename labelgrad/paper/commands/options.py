@@ -32,6 +32,7 @@ class Options:
     imbalance: float = 1.0
     foreign: float | None = None
     rebuilt: bool = False
+    steps: int | None = None  # of a training, where they are not the scale's
     executor: Executor | None = None  # who does the trials in place of `workers`
 
 

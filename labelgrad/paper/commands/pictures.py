@@ -48,21 +48,22 @@ def run_pictures(data: str, options: Options, console: Console) -> None:
     claims = claims_table(data, lines)
     if claims is not None:
         console.print(claims)
-    console.print(_claim(options.scale, options.rebuilt), highlight=False)
+    console.print(_claim(options), highlight=False)
     say_pictures(console, draw_scores(data, lines, options.out))
     say_pictures(console, draw_curves(data, lines, options.out))
 
 
 def train_pictures(data: str, options: Options) -> list[Line]:
     """The lines of every trial that was asked for; those that are not there yet are trained."""
-    from labelgrad.paper.picture_task import SIZES, Task
+    from labelgrad.paper.picture_task import Task, sized
     from labelgrad.paper.picture_trial import PictureTrial
     from labelgrad.paper.settings import choice
 
     methods = [spelled(name) for name in options.methods or (*PAPER, *TODAY)]
     ready(data, options)
     frozen = {name: asdict(choice(name, options.scale, data)) for name in methods}
-    results = Results(options.out, {"size": asdict(SIZES[options.scale]), **frozen})
+    size = asdict(sized(options.scale, options.steps))
+    results = Results(options.out, {"size": size, **frozen})
     tasks = [
         Task(data, name, labels, seed, options.imbalance, options.foreign, options.rebuilt)
         for seed in range(options.trials)
@@ -70,7 +71,12 @@ def train_pictures(data: str, options: Options) -> list[Line]:
         for name in methods
     ]
     folder, unfinished = seen_from_anywhere(options.data), options.out.absolute() / "unfinished"
-    where = {"scale": options.scale, "data_folder": folder, "device": options.device}
+    where = {
+        "scale": options.scale,
+        "steps": options.steps,
+        "data_folder": folder,
+        "device": options.device,
+    }
     jobs = {
         _name(task): {"task": task, "unfinished": unfinished / _name(task), **where}
         for task in tasks
@@ -153,17 +159,17 @@ def _ours(found: Score, unit: float, digits: int) -> str:
     return f"{unit * found.mean:.{digits}f}{spread}"
 
 
-def _claim(scale: str, rebuilt: bool) -> str:
+def _claim(options: Options) -> str:
     """What the numbers are of, so that nobody takes them for the paper's."""
-    from labelgrad.paper.picture_task import SIZES
+    from labelgrad.paper.picture_task import sized
 
-    size = SIZES[scale]
+    size = sized(options.scale, options.steps)
     unlabeled = "all" if size.unlabeled is None else f"{size.unlabeled:,}"
     stem = " with a stem of stride 2" if size.stem_stride == 2 else ""
     return (
         f"Ours: WRN-{size.depth}-{size.width}{stem}, {unlabeled} unlabeled pictures, "
         f"{size.steps:,} steps; at the best validation error, mean ± deviation over seeds. The "
-        f"paper: WRN-28-2, all pictures, 500,000 steps.{REBUILT if rebuilt else ''}"
+        f"paper: WRN-28-2, all pictures, 500,000 steps.{REBUILT if options.rebuilt else ''}"
     )
 
 
@@ -196,4 +202,4 @@ def run_table_1(options: Options, console: Console) -> None:
             table.add_row(data, str(labels), method, _ours(found, 100, 2) if found else "–", paper)
         table.add_section()
     console.print(table)
-    console.print(_claim(options.scale, options.rebuilt), highlight=False)
+    console.print(_claim(options), highlight=False)
