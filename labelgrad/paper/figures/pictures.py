@@ -13,6 +13,7 @@ from labelgrad.training.results import Line
 
 TITLES = {"error": "test error, %", "loss": "test loss"}
 UNITS = {"error": 100, "loss": 1}
+LOSSES = (0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12)  # where a log scale has its ticks
 COLORS = {
     "supervised": GREY,
     "lga": OURS,
@@ -75,9 +76,8 @@ def _dots(
 
 def _stretched(panel: Any) -> None:
     """Losses on a log scale, if they differ much: a large one must not press others together."""
-    ticks = [0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8]
     low, high = panel.get_xlim()
-    inside = [tick for tick in ticks if low <= tick <= high]
+    inside = [tick for tick in LOSSES if low <= tick <= high]
     if len(inside) < 2:
         return
     panel.set_xscale("log")
@@ -114,6 +114,10 @@ def draw_curves(data: str, lines: Sequence[Line], out: Path) -> list[Path]:
         panel.set_xticks([250, 500, 1000, 2000, 4000, 8000], [250, 500, "1k", "2k", "4k", "8k"])
         panel.minorticks_off()
     panels[1].set_yscale("log")
+    low, high = panels[1].get_ylim()
+    ticks = [tick for tick in LOSSES if low <= tick <= high]
+    panels[1].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    panels[1].minorticks_off()
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside right upper", frameon=False)
     figure.suptitle(f"{data}: ours, {lines[0]['scale']} scale, over {NAME}, full scale (dashed)")
