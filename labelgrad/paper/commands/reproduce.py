@@ -97,7 +97,7 @@ class Recipe:
 
 COUNTS = (250, 500, 1000, 2000, 4000, 8000)
 PICTURE_SCALES = ("laptop", "paper", "tiny")
-PAPER_COST = "--scale paper: 500,000 steps, by estimate one to two days of a GPU a trial"
+PAPER_COST = "--scale paper: 500,000 steps, by estimate 1 to 6 hours of an A100 a trial"
 RECIPES = {
     "learning-speeds": Recipe(
         learning_speeds,
