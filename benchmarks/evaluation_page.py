@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from labelgrad.paper.claims import looked_for, over_all
-from labelgrad.paper.commands.claims import claim_cell, claim_verdict
+from labelgrad.paper.commands.claims import claim_rows
 from labelgrad.paper.numbers import table_1
 from labelgrad.paper.picture_results import labels_in, score
 from labelgrad.training.results import Line
@@ -61,16 +60,12 @@ def curves(data: str) -> list[str]:
 
 
 def claims(data: str) -> list[str]:
-    """A row for each claim of the paper: the difference at each number of labels, and how often."""
+    """The claims of the paper: the difference at each number of labels, ours and its own."""
     lines = read(f"curves-{data}")
     counts = labels_in(lines)
     rows = [f"| {TITLES[data]} | {' | '.join(f'{n:,}' for n in counts)} | all | holds |"]
     rows.append("|---" * (len(counts) + 3) + "|")
-    for text, by_labels in looked_for(data, lines).items():
-        cells = [claim_cell(text, by_labels.get(labels)) for labels in counts]
-        ends = claim_cell(text, over_all(by_labels)), claim_verdict(by_labels)
-        rows.append(f"| {' | '.join((text, *cells, *ends))} |")
-    return rows
+    return rows + [f"| {' | '.join(cells)} |" for cells in claim_rows(data, lines)]
 
 
 def table_one() -> list[str]:

@@ -2,7 +2,15 @@
 
 import pytest
 
-from labelgrad.paper.claims import CLAIMS, Difference, difference, looked_for, over_all
+from labelgrad.paper.claims import (
+    CLAIMS,
+    Difference,
+    difference,
+    looked_for,
+    over_all,
+    paper_difference,
+)
+from labelgrad.paper.commands.claims import claim_rows
 
 
 def lines_of(**errors):
@@ -59,3 +67,14 @@ def test_over_all_counts_each_seed_is_one_value():
         {250: Difference((0.1, 0.3)), 500: Difference((0.2, 0.0)), 1000: Difference((0.3,))}
     )
     assert found.values == pytest.approx((0.2,))
+
+
+def test_the_papers_own_numbers_stand_below_ours():
+    lines = lines_of(lga=(0.3, 0.4), supervised=(0.2, 0.2), vat=(0.2, 0.2))
+    ours, theirs, *_ = claim_rows("svhn", lines)
+    assert ours[0] == CLAIMS[0].text
+    assert theirs[0] == "the paper's own"
+    above = paper_difference("svhn", CLAIMS[0], 250)
+    assert above > 0  # in the paper, too, LGA's error is above supervised's there
+    assert theirs[1:] == [f"{100 * above:.1f}"] * 2 + ["at 0 of 1"]
+    assert paper_difference("svhn", CLAIMS[0], 300) is None

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
-from labelgrad.paper.picture_results import labels_in
+from labelgrad.paper.picture_results import labels_in, paper_score
 from labelgrad.training.results import Line
 
 LEVEL = 0.95
@@ -109,6 +109,20 @@ def over_all(by_labels: Mapping[int, Difference]) -> Difference:
     return Difference(
         tuple(map(mean, zip(*(one.values for one in by_labels.values()), strict=False)))
     )
+
+
+def paper_difference(data: str, claim: Claim, labels: int) -> float | None:
+    """The same difference out of the paper's own numbers, where it has them.
+
+    >>> round(paper_difference("fashion-mnist", CLAIMS[0], 250), 4)
+    -0.0184
+    """
+    own, *others = (
+        paper_score(data, claim.quantity, method=method, labels=labels)
+        for method in (claim.method, *claim.others)
+    )
+    known = [other[0] for other in others if other is not None]
+    return own[0] - min(known) if own and len(known) == len(others) else None
 
 
 def looked_for(data: str, lines: Sequence[Line]) -> dict[str, dict[int, Difference]]:

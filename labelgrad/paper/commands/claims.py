@@ -6,18 +6,25 @@ from collections.abc import Sequence
 
 from rich.table import Column, Table
 
-from labelgrad.paper.claims import CLAIMS, LEVEL, Difference, looked_for, over_all
+from labelgrad.paper.claims import (
+    CLAIMS,
+    LEVEL,
+    Difference,
+    looked_for,
+    over_all,
+    paper_difference,
+)
 from labelgrad.paper.picture_results import labels_in
 from labelgrad.training.results import Line
 
 
 def claims_table(data: str, lines: Sequence[Line]) -> Table | None:
-    """A row for each claim about the data, a column for each label count; None where there is none.
+    """The claims about the data, a column for each label count; None where there is none.
 
     The column of all is the mean over the counts, seed by seed. Errors are in points of a percent.
     """
-    found, counts = looked_for(data, lines), labels_in(lines)
-    if not found:
+    counts = labels_in(lines)
+    if not looked_for(data, lines):
         return None
     table = Table(
         f"of the paper, on {data}",
@@ -26,10 +33,26 @@ def claims_table(data: str, lines: Sequence[Line]) -> Table | None:
         "holds",
         title=f"The method less the other, and its {LEVEL:.0%} interval over the seeds",
     )
-    for text, by_labels in found.items():
-        cells = [claim_cell(text, by_labels.get(labels)) for labels in counts]
-        table.add_row(text, *cells, claim_cell(text, over_all(by_labels)), claim_verdict(by_labels))
+    for row in claim_rows(data, lines):
+        table.add_row(*row)
     return table
+
+
+def claim_rows(data: str, lines: Sequence[Line]) -> list[list[str]]:
+    """Two rows for each claim about the data: what we found, and the paper's own difference."""
+    rows, counts = [], labels_in(lines)
+    for text, by_labels in looked_for(data, lines).items():
+        cells = [claim_cell(text, by_labels.get(labels)) for labels in counts]
+        rows.append([text, *cells, claim_cell(text, over_all(by_labels)), claim_verdict(by_labels)])
+        claim = next(claim for claim in CLAIMS if claim.text == text)
+        theirs = {labels: paper_difference(data, claim, labels) for labels in counts}
+        known = {labels: Difference((one,)) for labels, one in theirs.items() if one is not None}
+        if known:
+            cells = [claim_cell(text, known.get(labels)) for labels in counts]
+            below = sum(one.mean <= 0 for one in known.values())
+            said = f"at {below} of {len(known)}"
+            rows.append(["the paper's own", *cells, claim_cell(text, over_all(known)), said])
+    return rows
 
 
 def claim_cell(text: str, one: Difference | None) -> str:
