@@ -170,7 +170,7 @@ def test_the_page_has_the_tables_of_the_curves_of_the_claims_and_table_1():
         assert f"<!-- {name} -->\n\n" + "\n".join(rows) + "\n\n" in page + "\n"
 
 
-@pytest.mark.parametrize("data", ["fashion-mnist", "svhn"])
+@pytest.mark.parametrize("data", ["fashion-mnist", "cifar10", "svhn"])
 def test_the_curves_of_the_papers_methods_are_whole(data):
     """Three seeds at six label counts, each once."""
     found = Counter(
