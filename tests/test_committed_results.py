@@ -170,6 +170,25 @@ def test_the_page_has_the_tables_of_the_curves_of_the_claims_and_table_1():
         assert f"<!-- {name} -->\n\n" + "\n".join(rows) + "\n\n" in page + "\n"
 
 
+@pytest.mark.parametrize(
+    ("data", "title", "labels"), [("svhn", "SVHN", 500), ("fashion-mnist", "Fashion-MNIST", 4000)]
+)
+def test_three_times_as_many_steps_turn_what_did_not_hold(data, title, labels):
+    short = [line for line in lines(f"curves-{data}") if line["seed"] == 0]
+    cells, found = [], {}
+    for method in ("supervised", "lga"):
+        for given in (short, lines(f"longer-{data}")):
+            error, loss = (
+                score(given, f"test_{kind}", method=method, labels=labels).mean
+                for kind in ("error", "loss")
+            )
+            found[method, len(cells) % 2] = error, loss
+            cells.append(f"{100 * error:.1f} / {loss:.2f}")
+    row = f"| {title}, {labels:,} labels | {' | '.join(cells)} |"
+    assert row in (ROOT / "docs" / "evaluation.md").read_text()
+    assert all(a < b for a, b in zip(found["lga", 1], found["supervised", 1], strict=True))
+
+
 @pytest.mark.parametrize("data", ["fashion-mnist", "cifar10", "svhn"])
 def test_the_curves_of_the_papers_methods_are_whole(data):
     """Three seeds at six label counts, each once."""
