@@ -189,6 +189,18 @@ def test_three_times_as_many_steps_turn_what_did_not_hold(data, title, labels):
     assert all(a < b for a, b in zip(found["lga", 1], found["supervised", 1], strict=True))
 
 
+def test_a_smaller_radius_lets_vat_add_to_lga_as_the_page_says():
+    alone, *sums = lines("sum-radius")
+    assert [line["eps"] for line in (alone, *sums)] == [None, 7.72, 2.0, 0.5]
+    cells = [
+        f"{100 * line['validation_error']:.1f} / {line['validation_loss']:.2f}"
+        for line in (alone, *sums)
+    ]
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    assert f"| validation error % / loss | {' | '.join(cells)} |" in page
+    assert sums[-1]["validation_error"] < alone["validation_error"] == sums[0]["validation_error"]
+
+
 @pytest.mark.parametrize("data", ["fashion-mnist", "cifar10", "svhn"])
 def test_the_curves_of_the_papers_methods_are_whole(data):
     """Three seeds at six label counts, each once."""
