@@ -2,7 +2,7 @@
 
 The facts are those of the protocol of Oliver et al. (2018): one permutation for a seed, validation
 rows first, then as many labels of each class as of any other; the unlabeled rows are all the rest,
-the labeled ones among them. A sample of them has about as many labeled ones as all of them have.
+the labeled ones among them. Of a sample of these, at most a fifth are labeled ones.
 What that paper shows to matter can be asked for: uneven labeled
 classes, and unlabeled examples of classes that no label is of.
 """
