@@ -26,10 +26,9 @@ from labelgrad.bench.standing import of_task, standings
 from labelgrad.bench.trial import METHODS, STEPS
 from labelgrad.cli.bench import bench_row, bench_table
 from labelgrad.paper.commands.pictures import PAPER, TODAY, score_cells
-from labelgrad.paper.commands.tune_pictures import best_of
 from labelgrad.paper.picture_results import score
 from labelgrad.paper.picture_task import SIZES
-from labelgrad.paper.settings import TUNED, budget
+from labelgrad.paper.settings import TUNED, best_of, budget
 
 ROOT = Path(__file__).parents[1]
 RUNS = {

@@ -21,7 +21,7 @@ from labelgrad.paper.picture_trial import PictureTrial
 from labelgrad.paper.picture_tuning import PictureTuningTrial, Search
 from labelgrad.paper.settings import TUNED, Hyperparameters, choice
 from labelgrad.training.evaluation import evaluate
-from tests.command import COMMAND, labelgrad_here
+from tests.command import COMMAND, labelgrad_here, one_sentence
 from tests.test_cli import gone
 from tests.test_reproduce import lines
 
@@ -160,6 +160,24 @@ def test_a_sum_has_as_many_trials_as_its_terms_together(tmp_path):
     )  # fmt: skip
     found = [line["method"] for line in lines(tmp_path)]
     assert sorted(found) == ["lga+vat", "lga+vat", "vat"]
+
+
+def test_what_a_search_found_is_what_reproduce_trains_with(tmp_path):
+    search, out = tmp_path / "search", tmp_path / "out"
+    small = ["--scale", "tiny", "--labels", 50, "--workers", 1]
+    labelgrad_here("tune", "digits", "--methods", "vat", "--trials", 2, *small, "--out", search)
+    asked = ["reproduce", "digits", "--seeds", 1, *small, "--tuned", search, "--out", out]
+    said = labelgrad_here(*asked, "--methods", "vat")
+    assert said.returncode == 0, said.stderr
+    best = min(lines(search), key=lambda line: line["validation_error"])["settings"]
+    assert lines(out, "commands.jsonl")[0]["settings"]["vat"] == best
+    assert best != asdict(choice("vat", "tiny", "digits"))
+    settings = Hyperparameters(**best)
+    trial = PictureTrial(Task("digits", "vat", 50, 0), scale="tiny", settings=settings)
+    list(trial)
+    assert lines(out)[0]["curve"] == trial.history[0]["curve"]
+    for missing in (["--methods", "vat,lga"], ["--methods", "vat", "--scale", "laptop"]):
+        assert "--tuned needs a search of" in one_sentence(labelgrad_here(*asked, *missing))
 
 
 def test_a_search_goes_on_without_its_file(tmp_path):
@@ -303,6 +321,10 @@ def test_a_killed_search_goes_on(tmp_path):
         (["reproduce", "cifar-10"], "did you mean 'cifar10'?"),
         (["tune", "fashion_mnist"], "did you mean 'fashion-mnist'?"),
         (["reproduce", "synthetic", "--steps", "9"], "--steps is for pictures; synthetic has"),
+        (["reproduce", "synthetic", "--tuned", "here"], "--tuned is for pictures; synthetic has"),
+        (["reproduce", "digits", "--tuned", "none"], "--tuned needs a search of supervised at"),
+        (["reproduce", "digits", "--device", "cuda:99"], "`device` must be one PyTorch has here"),
+        (["tune", "digits", "--device", "cuda:99"], "`device` must be one PyTorch has here"),
         (["tune", "digits", "--scale", "huge"], "--scale must be one of laptop, paper, tiny"),
     ],
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from labelgrad.methods import SearchRange, every_method, parts
+from labelgrad.training.results import Line, Results
 
 Terms = Mapping[str, Mapping[str, float]]
 
@@ -144,6 +146,28 @@ def choice(method: str, scale: str, data: str) -> Hyperparameters:
         radius = {"vat": {"eps": WHITENED_RADIUS.get(data, RADIUS)}}
         found = [Hyperparameters(one.learning_rate, {**one.terms, **radius}) for one in found]
     return _together(found)
+
+
+def searched(folder: Path, methods: Iterable[str], scale: str) -> dict[str, Hyperparameters]:
+    """The best settings of each method in the folder of a search, one at the same scale."""
+    lines = [line for line in Results(folder, {}).lines if "settings" in line]
+    mine = [line for line in lines if line["scale"] == scale]
+    known = dict.fromkeys(line["method"] for line in mine)
+    for name in methods:
+        if name not in known:
+            has = ", ".join(known) or "none"
+            other = "" if mine or not lines else f" (and {lines[0]['scale']} ones)"
+            raise ValueError(
+                f"--tuned needs a search of {name} at --scale {scale}, and {folder} has {has}"
+                f"{other}; run `labelgrad tune` with --methods {name} first, or name --methods."
+            )
+    return {name: Hyperparameters(**best_of(mine, name)["settings"]) for name in methods}
+
+
+def best_of(lines: Sequence[Line], method: str) -> Line:
+    """The line of a method with the lowest validation error, the earliest of several."""
+    mine = [line for line in lines if line["method"] == method]
+    return min(mine, key=lambda line: (line["validation_error"], line["number"]))
 
 
 def _found(term: str) -> Hyperparameters:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import wraps
 from importlib.util import find_spec
 from math import nan
-from pathlib import Path
 from typing import Any
 
 from labelgrad.functional import mixed_seed
@@ -162,10 +161,10 @@ class SearchWorker:
         *,
         shared: Shared,
         methods: tuple[str, ...],
-        data_folder: Path | None,
         rebuilt: bool = False,
+        **where: Any,
     ):
-        self.shared, self._data_folder, self._rebuilt = shared, data_folder, rebuilt
+        self.shared, self._rebuilt, self._where = shared, rebuilt, where
         storage = opened(shared)
         with _told_if_lost(shared):
             self.searches = [SharedSearch(storage, shared, method) for method in methods]
@@ -193,7 +192,7 @@ class SearchWorker:
                 number=place,
                 settings=settings,
                 scale=shared.scale,
-                data_folder=self._data_folder,
+                **self._where,
             )
             for _ in trial:
                 pass

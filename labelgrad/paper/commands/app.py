@@ -32,6 +32,9 @@ def reproduce(
     steps: Annotated[
         int | None, typer.Option(min=1, help="Steps of a training on pictures; else the scale's.")
     ] = None,
+    tuned: Annotated[
+        Path | None, typer.Option(help="Settings for pictures: a folder of `labelgrad tune`.")
+    ] = None,
     methods: Annotated[str, typer.Option(help="Which methods, by commas; else all.")] = "",
     labels: Annotated[str, typer.Option(help="Label counts, by commas; else all.")] = "",
     imbalance: Annotated[
@@ -66,6 +69,7 @@ def reproduce(
             executor=executor,
             scale=scale,
             steps=steps,
+            tuned=tuned,
             out=out,
             command=typed(),
             methods=listed(methods),
@@ -91,6 +95,7 @@ def tune(
     labels: Annotated[int, typer.Option(help="Label count at which to tune.")] = 1000,
     rebuilt: Rebuilt = False,
     data: DataSets = None,
+    device: Device = "cpu",
     storage: Annotated[
         str | None, typer.Option(help="Search with others: postgresql://user@host/database.")
     ] = None,
@@ -137,6 +142,7 @@ def tune(
         methods=listed(methods),
         labels=(labels,),
         data=data,
+        device=device,
         rebuilt=rebuilt,
     )
     if storage is None:

@@ -33,6 +33,7 @@ class Options:
     foreign: float | None = None
     rebuilt: bool = False
     steps: int | None = None  # of a training, where they are not the scale's
+    tuned: Path | None = None  # a search whose best settings are used in place of the frozen ones
     executor: Executor | None = None  # who does the trials in place of `workers`
 
 

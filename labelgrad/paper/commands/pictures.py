@@ -57,12 +57,16 @@ def train_pictures(data: str, options: Options) -> list[Line]:
     """The lines of every trial that was asked for; those that are not there yet are trained."""
     from labelgrad.paper.picture_task import Task, sized
     from labelgrad.paper.picture_trial import PictureTrial
-    from labelgrad.paper.settings import choice
+    from labelgrad.paper.settings import choice, searched
 
     methods = [spelled(name) for name in options.methods or (*PAPER, *TODAY)]
+    if options.tuned is None:
+        chosen = {name: choice(name, options.scale, data) for name in methods}
+    else:
+        chosen = searched(options.tuned, methods, options.scale)
     ready(data, options)
-    frozen = {name: asdict(choice(name, options.scale, data)) for name in methods}
     size = asdict(sized(options.scale, options.steps))
+    frozen = {name: asdict(settings) for name, settings in chosen.items()}
     results = Results(options.out, {"size": size, **frozen})
     tasks = [
         Task(data, name, labels, seed, options.imbalance, options.foreign, options.rebuilt)
@@ -78,7 +82,12 @@ def train_pictures(data: str, options: Options) -> list[Line]:
         "device": options.device,
     }
     jobs = {
-        _name(task): {"task": task, "unfinished": unfinished / _name(task), **where}
+        _name(task): {
+            "task": task,
+            "settings": chosen[task.method],
+            "unfinished": unfinished / _name(task),
+            **where,
+        }
         for task in tasks
         if not results.has(**task.line)
     }
@@ -91,11 +100,17 @@ def train_pictures(data: str, options: Options) -> list[Line]:
 
 
 def ready(data: str, options: Options) -> None:
-    """Have the data's files in their folder, and see that they can be split as asked."""
+    """Have the data's files in their folder, and see that they can be split as asked.
+
+    The device is looked for here only where the training is here.
+    """
     from labelgrad.datasets.picture_sets import load
+    from labelgrad.fitting.asked import check_device
     from labelgrad.group import here
     from labelgrad.paper.picture_task import SIZES, Task, task_rows
 
+    if options.executor is None:
+        check_device(options.device)
     with downloading(Terminal()) as progress:
         pictures = here().in_turn(
             lambda: load(data, options.data, progress, rebuilt=options.rebuilt)
@@ -166,10 +181,11 @@ def _claim(options: Options) -> str:
     size = sized(options.scale, options.steps)
     unlabeled = "all" if size.unlabeled is None else f"{size.unlabeled:,}"
     stem = " with a stem of stride 2" if size.stem_stride == 2 else ""
+    found = f" Settings are the best ones in {options.tuned}." if options.tuned else ""
     return (
         f"Ours: WRN-{size.depth}-{size.width}{stem}, {unlabeled} unlabeled pictures, "
         f"{size.steps:,} steps; at the best validation error, mean ± deviation over seeds. The "
-        f"paper: WRN-28-2, all pictures, 500,000 steps.{REBUILT if options.rebuilt else ''}"
+        f"paper: WRN-28-2, all pictures, 500,000 steps.{REBUILT if options.rebuilt else ''}{found}"
     )
 
 

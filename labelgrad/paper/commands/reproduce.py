@@ -165,8 +165,9 @@ def run_recipe(
     size = scale or recipe.scales[0]
     if size not in recipe.scales:
         raise ValueError(f"--scale must be one of {', '.join(recipe.scales)}, got {size!r}.")
-    if given.get("steps") is not None and "laptop" not in recipe.scales:
-        raise ValueError(f"--steps is for pictures; {name} has the paper's; leave it out.")
+    for option in ("steps", "tuned"):
+        if given.get(option) is not None and "laptop" not in recipe.scales:
+            raise ValueError(f"--{option} is for pictures; {name} has the paper's; leave it out.")
     labels = given.pop("labels") or recipe.labels
     wanted = recipe.trials if trials is None else trials
     folder = out or Path("runs") / name

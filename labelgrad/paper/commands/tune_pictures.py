@@ -10,6 +10,7 @@ from rich.table import Column, Table
 from labelgrad.cli.console import Terminal, add_missing, progress
 from labelgrad.paper.commands.options import Options
 from labelgrad.paper.commands.pictures import PAPER, TODAY, ready, spelled
+from labelgrad.paper.settings import best_of
 from labelgrad.training.results import Line, Results
 
 
@@ -50,6 +51,7 @@ def tune_together(data: str, options: Options, *, seed: int, storage: str, heart
         "shared": shared,
         "methods": methods,
         "data_folder": options.data,
+        "device": options.device,
         "rebuilt": options.rebuilt,
     }
     here = SearchWorker(**job)  # says what is wrong with the database before others begin
@@ -78,6 +80,7 @@ def _round(data: str, searches: dict[str, Any], results: Results, options: Optio
             "settings": settings,
             "scale": options.scale,
             "data_folder": options.data,
+            "device": options.device,
         }
     before = len(results.lines)
     add_missing(PictureTuningTrial, jobs, results, workers=options.workers, command=options.command)
@@ -102,9 +105,3 @@ def tuned_table(lines: list[Line]) -> Table:
         trials = str(sum(line["method"] == name for line in lines))
         table.add_row(name, trials, f"{100 * best['validation_error']:.2f}", rate, ", ".join(own))
     return table
-
-
-def best_of(lines: list[Line], method: str) -> Line:
-    """The line of a method with the lowest validation error, the earliest of several."""
-    mine = [line for line in lines if line["method"] == method]
-    return min(mine, key=lambda line: (line["validation_error"], line["number"]))
