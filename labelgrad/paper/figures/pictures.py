@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ COLORS = {
     "flexmatch": "#3a8f8f",
     "lga-certain+flexmatch": "#b5489d",
 }
+# Of all others, in their order in a figure.
+SPARE = ("#6aa84f", "#c98bb9", "#00a3cc", "#9c3d1f", "#b3b300", "#5c5cff", "#000000", "#ff8f80")
 
 
 def draw_scores(data: str, lines: Sequence[Line], out: Path) -> list[Path]:
@@ -105,9 +108,10 @@ def draw_curves(data: str, lines: Sequence[Line], out: Path) -> list[Path]:
     if not paper_curves(f"{data.replace('-', '_')}_error"):
         return []
     figure, panels = canvas(1, 2, (12, 4.8))
+    spare = cycle(SPARE)
+    colors = {method: COLORS.get(method) or next(spare) for method in methods_in(lines)}
     for panel, quantity in zip(panels, TITLES, strict=True):
-        for method in methods_in(lines):
-            color = COLORS.get(method, "black")
+        for method, color in colors.items():
             _paper_line(panel, data, quantity, method, color)
             _our_line(panel, lines, quantity, method, color)
         panel.set(xscale="log", xlabel="labels", title=TITLES[quantity])
