@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from labelgrad.figures import GREY, OURS, THEIRS, THIRD, canvas, save
@@ -14,7 +15,10 @@ from labelgrad.training.results import Line
 
 TITLES = {"error": "test error, %", "loss": "test loss"}
 UNITS = {"error": 100, "loss": 1}
-LOSSES = (0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12)  # where a log scale has its ticks
+TICKS = {  # of log scales
+    "error": (4, 5, 7, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100),
+    "loss": (0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12),
+}
 COLORS = {
     "supervised": GREY,
     "lga": OURS,
@@ -80,7 +84,7 @@ def _dots(
 def _stretched(panel: Any) -> None:
     """Losses on a log scale, if they differ much: a large one must not press others together."""
     low, high = panel.get_xlim()
-    inside = [tick for tick in LOSSES if low <= tick <= high]
+    inside = [tick for tick in TICKS["loss"] if low <= tick <= high]
     if len(inside) < 2:
         return
     panel.set_xscale("log")
@@ -101,9 +105,9 @@ def _legend() -> dict[str, dict[str, Any]]:
 def draw_curves(data: str, lines: Sequence[Line], out: Path) -> list[Path]:
     """Error and loss by the number of labels: ours solid with dots, the paper's dashed.
 
-    Bands are a standard deviation over seeds to either side.
-
-    Nothing is drawn where the paper has no figure of the data.
+    Both are on log scales: a training that failed must not press the others together. Bands are
+    from the lowest seed to the highest, the paper's a deviation to either side. Nothing is drawn
+    where the paper has no figure of the data.
     """
     if not paper_curves(f"{data.replace('-', '_')}_error"):
         return []
@@ -116,12 +120,11 @@ def draw_curves(data: str, lines: Sequence[Line], out: Path) -> list[Path]:
             _our_line(panel, lines, quantity, method, color)
         panel.set(xscale="log", xlabel="labels", title=TITLES[quantity])
         panel.set_xticks([250, 500, 1000, 2000, 4000, 8000], [250, 500, "1k", "2k", "4k", "8k"])
+        panel.set_yscale("log")
+        low, high = panel.get_ylim()
+        ticks = [tick for tick in TICKS[quantity] if low <= tick <= high]
+        panel.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         panel.minorticks_off()
-    panels[1].set_yscale("log")
-    low, high = panels[1].get_ylim()
-    ticks = [tick for tick in LOSSES if low <= tick <= high]
-    panels[1].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    panels[1].minorticks_off()
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside right upper", frameon=False)
     figure.suptitle(f"{data}: ours, {lines[0]['scale']} scale, over {NAME}, full scale (dashed)")
@@ -132,7 +135,11 @@ def _paper_line(panel: Any, data: str, quantity: str, method: str, color: str) -
     curve = paper_curves(f"{data.replace('-', '_')}_{quantity}").get(method.replace("-", "_"))
     if curve is not None:
         panel.plot(curve.x, curve.mean, color=color, linestyle="--", linewidth=1, alpha=0.6)
-        _band(panel, curve.x, curve.mean, curve.std, color, 0.07)
+        low, high = (
+            [middle + side * spread for middle, spread in zip(curve.mean, curve.std, strict=True)]
+            for side in (-1, 1)
+        )
+        panel.fill_between(curve.x, low, high, color=color, alpha=0.07, linewidth=0)
 
 
 def _our_line(panel: Any, lines: Sequence[Line], quantity: str, method: str, color: str) -> None:
@@ -141,22 +148,10 @@ def _our_line(panel: Any, lines: Sequence[Line], quantity: str, method: str, col
     }
     found = {labels: point for labels, point in points.items() if point is not None}
     if found:
-        unit = UNITS[quantity]
-        means, spreads = ([unit * getattr(p, k) for p in found.values()] for k in ("mean", "std"))
+        means, low, high = (
+            [UNITS[quantity] * number(point.values) for point in found.values()]
+            for number in (mean, min, max)
+        )
         panel.plot(list(found), means, color=color, marker="o", markersize=4, label=method)
-        _band(panel, list(found), means, spreads, color, 0.18)
-
-
-def _band(
-    panel: Any,
-    at: Sequence[float],
-    means: Sequence[float],
-    spreads: Sequence[float],
-    color: str,
-    alpha: float,
-) -> None:
-    low, high = (
-        [middle + side * spread for middle, spread in zip(means, spreads, strict=True)]
-        for side in (-1, 1)
-    )
-    panel.fill_between(at, low, high, color=color, alpha=alpha, linewidth=0)
+        # The range of the seeds: a deviation of one training that failed would go below zero.
+        panel.fill_between(list(found), low, high, color=color, alpha=0.18, linewidth=0)
