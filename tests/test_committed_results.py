@@ -30,7 +30,7 @@ from labelgrad.paper.commands.pictures import PAPER, TODAY, score_cells
 from labelgrad.paper.commands.reproduce import COUNTS
 from labelgrad.paper.picture_results import score
 from labelgrad.paper.picture_task import SIZES
-from labelgrad.paper.settings import TUNED, best_of, budget
+from labelgrad.paper.settings import TUNED, Hyperparameters, best_of, budget
 
 ROOT = Path(__file__).parents[1]
 RUNS = {
@@ -200,6 +200,24 @@ def test_a_smaller_radius_lets_vat_add_to_lga_as_the_page_says():
     page = (ROOT / "docs" / "evaluation.md").read_text()
     assert f"| validation error % / loss | {' | '.join(cells)} |" in page
     assert sums[-1]["validation_error"] < alone["validation_error"] == sums[0]["validation_error"]
+
+
+def test_a_search_on_svhn_has_vat_ahead_of_lga_as_the_page_says():
+    found = lines("tune-svhn")
+    by_rate = {
+        method: {
+            line["settings"]["learning_rate"]: line["validation_error"]
+            for line in found
+            if line["method"] == method
+        }
+        for method in ("lga", "vat")
+    }
+    less = [100 * (by_rate["lga"][rate] - error) for rate, error in by_rate["vat"].items()]
+    said = f"at each of the four learning rates, by {min(less):.1f} to {max(less):.1f} points"
+    assert said in (ROOT / "docs" / "evaluation.md").read_text()
+    assert Hyperparameters(**best_of(found, "lga")["settings"]) == TUNED["lga"]
+    used = lines("tuned-svhn", "commands.jsonl")[0]["settings"]["vat"]
+    assert used == best_of(found, "vat")["settings"]
 
 
 @pytest.mark.parametrize("data", ["fashion-mnist", "cifar10", "svhn"])
