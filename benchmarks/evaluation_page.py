@@ -128,10 +128,11 @@ def table_one() -> list[str]:
 
 def paper_scale() -> list[str]:
     """What a step of each method takes at the paper's scale, and what 500,000 would."""
-    rows = ["| | first loss | memory, GB | TFLOP a step | operations a step | GPU hours |"]
-    rows.append("|---" * 6 + "|")
+    heads = ("steps", "first loss", "last loss", "memory, GB", "TFLOP a step", "operations a step")
+    rows = [f"| | {' | '.join((*heads, 'GPU hours'))} |", "|---" * 8 + "|"]
     for line in read("paper-scale"):
-        numbers = (f"{line['first_loss']:.2f}", f"{line['gigabytes']:.1f}")
+        losses = (f"{line['first_loss']:.2f}", f"{line['last_loss']:.2f}")
+        numbers = (str(line["steps"]), *losses, f"{line['gigabytes']:.1f}")
         counted = (f"{line['teraflops']:.2f}", f"{line['operations']:,}", f"{line['gpu_hours']}")
         rows.append(f"| {' | '.join((line['method'], *numbers, *counted))} |")
     return rows
