@@ -155,11 +155,10 @@ def searched(folder: Path, methods: Iterable[str], scale: str) -> dict[str, Hype
     known = dict.fromkeys(line["method"] for line in mine)
     for name in methods:
         if name not in known:
-            has = ", ".join(known) or "none"
-            other = "" if mine or not lines else f" (and {lines[0]['scale']} ones)"
+            has = ", ".join(known) or (f"one at {lines[0]['scale']}" if lines else "none")
             raise ValueError(
-                f"--tuned needs a search of {name} at --scale {scale}, and {folder} has {has}"
-                f"{other}; run `labelgrad tune` with --methods {name} first, or name --methods."
+                f"--tuned needs a search of {name} at --scale {scale}, and {folder} has {has}; "
+                f"run `labelgrad tune` with --methods {name} first, or name --methods."
             )
     return {name: Hyperparameters(**best_of(mine, name)["settings"]) for name in methods}
 
