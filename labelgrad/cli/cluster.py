@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Executor
@@ -47,6 +48,9 @@ def dask_cluster(address: str) -> Iterator[Executor]:
     quiet = {"distributed.admin.large-graph-warning-threshold": "1 TB"}
     with dask.config.set(quiet):
         try:
+            # Asked before there is a client: one that fails to start is closed whenever it is
+            # collected, and if that is while another starts, the two wait for each other forever.
+            asyncio.run(answered(address))
             client = Client(address, timeout=ANSWER, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise ValueError(
@@ -71,6 +75,16 @@ def dask_cluster(address: str) -> Iterator[Executor]:
                     "a job was given up because each worker that began it died; it may need more "
                     "memory than they have. The same command goes on with what is left."
                 ) from error
+
+
+async def answered(address: str) -> None:
+    """Return once a Dask process has greeted us at this address; an error after some seconds."""
+    from distributed import Security
+    from distributed.comm.core import connect
+
+    async with asyncio.timeout(ANSWER):  # connect's own does not count the greeting
+        comm = await connect(address, ANSWER, **Security().get_connection_args("client"))
+    await comm.close()
 
 
 def check_versions(address: str, found: dict[str, object], mine: str) -> None:
