@@ -1,4 +1,4 @@
-"""The tables of docs/evaluation.md, as Markdown, out of what stands in results/.
+"""The tables of the pages on pictures, as Markdown, out of what stands in results/.
 
     python benchmarks/evaluation_page.py
 
@@ -76,8 +76,8 @@ def tuned_there() -> list[str]:
     """
     frozen, tuned = read("curves-svhn"), read("tuned-svhn")
     both = [line for line in frozen if line["method"] == "lga"] + tuned
-    rows = ["| SVHN, labels | vat, as above | vat, searched for here | lga | vat less lga, error |"]
-    rows.append("|---" * 5 + "|")
+    heads = ("vat, as in the curves", "vat, searched for here", "lga", "vat less lga, error")
+    rows = [f"| SVHN, labels | {' | '.join(heads)} |", "|---" * 5 + "|"]
     for labels in labels_in(tuned):
         cells = [
             _means(lines, method, labels)
@@ -94,7 +94,7 @@ def failures() -> list[str]:
     """FlexMatch on SVHN by its settings: the error of each seed, since a mean would hide them."""
     frozen, tuned = read("curves-svhn"), read("tuned-flexmatch-svhn")
     asked = (frozen, "flexmatch"), (tuned, "flexmatch"), (frozen, "lga-certain+flexmatch")
-    heads = ("flexmatch, as above", "flexmatch, searched for here", "lga-certain+flexmatch")
+    heads = ("flexmatch, as in the curves", "flexmatch, searched for here", "lga-certain+flexmatch")
     rows = [f"| SVHN, labels | {' | '.join(heads)} |", "|---" * 4 + "|"]
     for labels in labels_in(tuned):
         found = [score(lines, "test_error", method=name, labels=labels) for lines, name in asked]

@@ -33,6 +33,10 @@ from labelgrad.paper.picture_task import SIZES
 from labelgrad.paper.settings import TUNED, Hyperparameters, best_of, budget
 
 ROOT = Path(__file__).parents[1]
+PICTURE_PAGES = "\n".join(
+    (ROOT / "docs" / f"{name}.md").read_text()
+    for name in ("evaluation", "picture-methods", "picture-experiments")
+)
 RUNS = {
     ("fashion-mnist", 250): (*PAPER, *TODAY),
     ("fashion-mnist", 1000): (*PAPER, *TODAY),
@@ -84,10 +88,9 @@ def test_results_are_of_the_laptop_size(data):
 
 @pytest.mark.parametrize(("data", "labels"), RUNS)
 def test_the_page_has_every_row_of_the_results(data, labels):
-    page = (ROOT / "docs" / "evaluation.md").read_text()
     for method in RUNS[data, labels]:
         row = [method, *score_cells(data, lines(data), method, labels)[:-1]]  # all but the seconds
-        assert f"| {' | '.join(row)} |" in page
+        assert f"| {' | '.join(row)} |" in PICTURE_PAGES
 
 
 @pytest.mark.parametrize("labels", [250, 1000])
@@ -95,10 +98,9 @@ def test_the_page_has_every_row_of_the_results(data, labels):
 def test_the_page_has_the_sums_that_were_searched_for(method, labels):
     found = lines("sums-fashion-mnist")
     assert sum((line["method"], line["labels"]) == (method, labels) for line in found) == 3
-    page = (ROOT / "docs" / "evaluation.md").read_text()
     assert (
         f"| {' | '.join([method, *score_cells('fashion-mnist', found, method, labels)[:-1]])} |"
-        in page
+        in PICTURE_PAGES
     )
     for command in lines("sums-fashion-mnist", "commands.jsonl"):
         used = command["settings"][method]
@@ -166,9 +168,8 @@ def benchmark(name):
 
 
 def test_the_page_has_the_tables_of_the_curves_of_the_claims_and_table_1():
-    page = (ROOT / "docs" / "evaluation.md").read_text()
     for name, rows in benchmark("evaluation_page").tables().items():
-        assert f"<!-- {name} -->\n\n" + "\n".join(rows) + "\n\n" in page + "\n"
+        assert f"<!-- {name} -->\n\n" + "\n".join(rows) + "\n\n" in PICTURE_PAGES
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_three_times_as_many_steps_turn_what_did_not_hold(data, title, labels):
             found[method, len(cells) % 2] = error, loss
             cells.append(f"{100 * error:.1f} / {loss:.2f}")
     row = f"| {title}, {labels:,} labels | {' | '.join(cells)} |"
-    assert row in (ROOT / "docs" / "evaluation.md").read_text()
+    assert row in PICTURE_PAGES
     assert all(a < b for a, b in zip(found["lga", 1], found["supervised", 1], strict=True))
 
 
@@ -202,8 +203,7 @@ def test_where_a_smaller_radius_lets_vat_add_to_lga_the_page_says_so(title, data
     cells = [
         f"{100 * line['validation_error']:.1f} / {line['validation_loss']:.2f}" for line in mine
     ]
-    page = (ROOT / "docs" / "evaluation.md").read_text()
-    assert f"| {title}, {labels:,} labels | {' | '.join(cells)} |" in page
+    assert f"| {title}, {labels:,} labels | {' | '.join(cells)} |" in PICTURE_PAGES
     alone, *sums = (line["validation_error"] for line in mine)
     assert (min(sums) < alone) is helps
 
@@ -220,7 +220,7 @@ def test_a_search_on_svhn_has_vat_ahead_of_lga_as_the_page_says():
     }
     less = [100 * (by_rate["lga"][rate] - error) for rate, error in by_rate["vat"].items()]
     said = f"at each of the four learning rates, by {min(less):.1f} to {max(less):.1f} points"
-    assert said in (ROOT / "docs" / "evaluation.md").read_text()
+    assert said in PICTURE_PAGES
     assert Hyperparameters(**best_of(found, "lga")["settings"]) == TUNED["lga"]
     used = lines("tuned-svhn", "commands.jsonl")[0]["settings"]["vat"]
     assert used == best_of(found, "vat")["settings"]

@@ -40,7 +40,7 @@ WHITENED_RADIUS, RADIUS = {"cifar10": 6.0}, 1.0
 # the true labels stays as it was found.
 LEARNING_RATE = SearchRange(1e-3, 3e-4, 1e-2)
 # The best of four trials of each term: `labelgrad tune fashion-mnist`, 1,000 labels;
-# docs/evaluation.md.
+# docs/picture-methods.md.
 TUNED = {
     "supervised": Hyperparameters(4.37e-3),
     "lga": Hyperparameters(4.37e-3, {"lga": {"speed": 0.231}, "supervised": {"weight": 1.0}}),
