@@ -234,6 +234,14 @@ def test_the_curves_are_whole(data):
     assert sorted(found) == sorted(wanted)
 
 
+def test_thirteen_methods_went_200_steps_at_the_papers_scale():
+    found = lines("paper-scale")
+    assert {line["steps"] for line in found} == {200}
+    methods = [line["method"] for line in found]
+    assert len(set(methods)) == len(methods) == 13
+    assert set(PAPER) < set(methods)
+
+
 def test_the_curves_share_their_points_with_the_tables():
     for data in ("fashion-mnist", "cifar10"):
         known = {json.dumps(line) for line in lines(data)}
