@@ -92,8 +92,8 @@ def main() -> None:
             "scale": "laptop",
             "data_folder": asked.data,
         }
-        for labels in (250, 1000)
         for name in METHODS
+        for labels in (250, 1000)
         if not results.has(data=asked.set, method=name, labels=labels)
     }
     command = f"python benchmarks/label_weights.py --set {asked.set}"
