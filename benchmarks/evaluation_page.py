@@ -259,7 +259,7 @@ def tables() -> dict[str, list[str]]:
     found |= {f"claims {data}": claims(data) for data in TITLES}
     found |= {"tuned svhn": tuned_there(), "failures": failures()}
     found |= {"tuned cifar10": sum_tuned_there(), "longer sum": longer_sum()}
-    found |= {"searched sums": searched_sums()}
+    found |= {"searched sums": searched_sums(), "sums": sums_on_test()}
     return found | {"table 1": table_one(), "paper scale": paper_scale()}
 
 
