@@ -191,7 +191,7 @@ def label_weights() -> list[str]:
     """What an imputed label counts by, in a sum and in LGA alone, on validation pictures."""
     lines = read("label-weights")
     rows = ["| validation error % / loss | 250 labels | 1,000 labels |", "|---|---|---|"]
-    for method in dict.fromkeys(line["method"] for line in lines):
+    for method in dict.fromkeys(line["method"] for line in lines):  # as they were run
         found = [_only(lines, method=method, labels=labels) for labels in (250, 1000)]
         cells = [
             f"{100 * one['validation_error']:.1f} / {one['validation_loss']:.2f}" for one in found
@@ -260,6 +260,7 @@ def tables() -> dict[str, list[str]]:
     found |= {"tuned svhn": tuned_there(), "failures": failures()}
     found |= {"tuned cifar10": sum_tuned_there(), "longer sum": longer_sum()}
     found |= {"searched sums": searched_sums(), "sums": sums_on_test()}
+    found["label weights"] = label_weights()
     return found | {"table 1": table_one(), "paper scale": paper_scale()}
 
 

@@ -241,6 +241,21 @@ def test_the_curves_are_whole(data):
     assert sorted(found) == sorted(wanted)
 
 
+@pytest.mark.parametrize("labels", [250, 1000])
+def test_a_sum_errs_less_where_its_labels_count_by_what_they_know(labels):
+    error = {
+        line["method"]: line["validation_error"]
+        for line in lines("label-weights")
+        if line["labels"] == labels
+    }
+    for plain, weighed in (
+        ("lga+flexmatch", "lga-certain+flexmatch"),
+        ("lga+flexmatch", "lga-agreeing+flexmatch"),
+        ("lga-evidence+flexmatch", "lga-evident+flexmatch"),
+    ):
+        assert error[weighed] < error[plain]
+
+
 def test_thirteen_methods_went_200_steps_at_the_papers_scale():
     found = lines("paper-scale")
     assert {line["steps"] for line in found} == {200}
