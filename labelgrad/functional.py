@@ -100,13 +100,18 @@ def divergence(p: Tensor, q: Tensor) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    """Each example scaled to length one.
+    """Each example scaled to length one; one that is zero stays zero.
 
-    >>> unit(torch.tensor([[3.0, 4.0]]))
-    tensor([[0.6000, 0.8000]])
+    >>> unit(torch.tensor([[3.0, 4.0], [3e-30, 4e-30], [0.0, 0.0]]))
+    tensor([[0.6000, 0.8000],
+            [0.6000, 0.8000],
+            [0.0000, 0.0000]])
     """
-    length: Tensor = x.flatten(1).norm(dim=1).clamp_min(torch.finfo(x.dtype).tiny)
-    return x / length.view(-1, *[1] * (x.ndim - 1))
+    flat, tiny = x.flatten(1), torch.finfo(x.dtype).tiny
+    # The squares of small numbers underflow, so the largest is brought to one first.
+    flat = flat / flat.abs().amax(1, keepdim=True).clamp_min(tiny)
+    length: Tensor = flat.norm(dim=1, keepdim=True)
+    return (flat / length.clamp_min(tiny)).view_as(x)
 
 
 def normal_like(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -142,12 +147,12 @@ def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[torch.
     """
     generator = _default_generator(device)
     with process_wide:
-        kept = generator.get_state()
+        before = generator.get_state()
         generator.manual_seed(start) if isinstance(start, int) else generator.set_state(start)
         try:
             yield generator
         finally:
-            generator.set_state(kept)
+            generator.set_state(before)
 
 
 def _default_generator(device: torch.device) -> torch.Generator:
@@ -158,3 +163,14 @@ def _default_generator(device: torch.device) -> torch.Generator:
     torch.cuda.init()
     index = torch.cuda.current_device() if device.index is None else device.index
     return torch.cuda.default_generators[index]
+
+
+@contextmanager
+def one_thread(wanted: bool = True) -> Iterator[None]:
+    """Use one thread of PyTorch where products are too small for more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if wanted else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
