@@ -14,7 +14,7 @@ MOMENTUM, EPSILON = 1e-3, 1e-3  # of batch norm; the momentum is one minus the p
 class WideResNet(nn.Module):
     """WRN-depth-width: a stem and three groups of pre-activation residual units.
 
-    For a CPU, a stem of stride 2 halves the pictures at once, which takes a quarter of the time. A
+    For a CPU, a stem of stride 2 halves the images at once, which takes a quarter of the time. A
     short run wants a larger `momentum`: the protocol's averages go back over a thousand steps.
 
     >>> network = WideResNet(28, 2, classes=10)
@@ -39,7 +39,7 @@ class WideResNet(nn.Module):
         sizes = [16, 16 * width, 32 * width, 64 * width]
         self.stem = _conv(channels, sizes[0], 3, stem_stride)
         self.groups = nn.Sequential(
-            *(_group(sizes[i], sizes[i + 1], units, stride=1 if i == 0 else 2) for i in range(3))
+            *(_group(sizes[i], sizes[i + 1], units, first=i == 0) for i in range(3))
         )
         self.norm = _norm(sizes[3])
         self.head = nn.Linear(sizes[3], classes)
@@ -77,10 +77,10 @@ class ResidualUnit(nn.Module):
         return shortcut + residual
 
 
-def _group(inner: int, outer: int, units: int, stride: int) -> nn.Sequential:
-    first = ResidualUnit(inner, outer, stride, activate_before_split=inner == 16)
+def _group(inner: int, outer: int, units: int, *, first: bool) -> nn.Sequential:
+    head = ResidualUnit(inner, outer, 1 if first else 2, activate_before_split=first)
     rest = (ResidualUnit(outer, outer, 1, activate_before_split=False) for _ in range(units - 1))
-    return nn.Sequential(first, *rest)
+    return nn.Sequential(head, *rest)
 
 
 def _conv(inner: int, outer: int, size: int, stride: int = 1) -> nn.Conv2d:
