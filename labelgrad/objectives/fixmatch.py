@@ -5,6 +5,8 @@ FlexMatch, FreeMatch and SoftMatch differ from it in one thing: how much each ex
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -48,6 +50,17 @@ def agreement(step: Step, probabilities: Tensor, weight: Tensor) -> tuple[Tensor
     strong = step.extra_forward(step.strong_view())
     apart = F.cross_entropy(strong, probabilities.argmax(-1), reduction="none")
     return (weight * apart).mean(), strong
+
+
+def decay_for(steps: int) -> float:
+    """The decay of averages over batches in a run of `steps`: they go back over √steps of them.
+
+    That is the published 0.999 for 2²⁰ steps; in short runs such an average would hardly move.
+
+    >>> decay_for(2**20), decay_for(1600)
+    (0.999, 0.975)
+    """
+    return min(0.999, 1 - 1 / math.sqrt(steps))
 
 
 SEARCH = {"weight": SearchRange(1.0, 0.3, 3.0)}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from labelgrad.methods import Problem, register
 from labelgrad.objective import Objective
-from labelgrad.objectives.fixmatch import SEARCH, agreement
+from labelgrad.objectives.fixmatch import SEARCH, agreement, decay_for
 from labelgrad.step import Step
 
 TINY = 1e-12
@@ -105,4 +105,4 @@ def _normalized_ratio(mean: Tensor, histogram: Tensor) -> Tensor:
 @register("freematch", "Wang et al., 2023", 4, strong_views=True, search=SEARCH)
 def freematch(problem: Problem, weight: float = 1.0) -> Objective:
     """FreeMatch with a weight that stays."""
-    return weight * FreeMatch(problem.width)
+    return weight * FreeMatch(problem.width, decay=decay_for(problem.steps))

@@ -15,7 +15,8 @@ from labelgrad.step import Step
 class MeanTeacher(Objective):
     """The mean squared difference from a teacher whose weights are a moving average of the model's.
 
-    The average goes over the weights after each update, with `decay`; it is in the checkpoint.
+    The average begins at the model's first weights and takes them in after each update, with
+    `decay`; it is in the checkpoint.
 
     >>> MeanTeacher(decay=0.99)
     MeanTeacher(decay=0.99)
@@ -32,6 +33,10 @@ class MeanTeacher(Objective):
             target = step.extra_forward(step.weak_view(), params).softmax(-1)
         difference: Tensor = step.unlabeled_outputs.softmax(-1) - target
         return difference.square().mean()
+
+    def update(self, step: Step) -> None:
+        if not self.weights.value.numel():
+            self.weights.start(flatten(p.detach() for p in step.params.values()))
 
     def follow(self, model: nn.Module) -> None:
         self.weights(flatten(p.detach() for p in model.parameters() if p.requires_grad))

@@ -27,7 +27,11 @@ class PiModel(Objective):
 
 
 @register(
-    "pi-model", "Laine & Aila, 2017", 4, views=True, search={"weight": SearchRange(20.0, 1.0, 50.0)}
+    "pi-model",
+    "Laine & Aila, 2017",
+    4,
+    views=True,
+    search={"weight": SearchRange(20.0, 1.0, 50.0)},
 )
 def pi_model(problem: Problem, weight: float = 20.0) -> Objective:
     """The Π-Model with the protocol's weight, which rises."""

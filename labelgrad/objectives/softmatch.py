@@ -14,7 +14,7 @@ from torch import Tensor
 
 from labelgrad.methods import Problem, register
 from labelgrad.objective import Objective
-from labelgrad.objectives.fixmatch import SEARCH, agreement
+from labelgrad.objectives.fixmatch import SEARCH, agreement, decay_for
 from labelgrad.step import Step
 
 
@@ -35,14 +35,14 @@ class SoftMatch(Objective):
 
     shares_graph = False
 
-    share: Tensor  # (classes,): p̃
+    share: Tensor  # (classes,): p̃, zeros before the first batch
     mean: Tensor  # (): μ
     variance: Tensor  # (): σ²
 
     def __init__(self, classes: int, decay: float = 0.999):
         super().__init__()
         self.classes, self.decay = classes, decay
-        self.register_buffer("share", torch.full((classes,), 1 / classes))
+        self.register_buffer("share", torch.zeros(classes))
         self.register_buffer("mean", torch.tensor(1 / classes))
         self.register_buffer("variance", torch.tensor(1.0))
 
@@ -57,7 +57,8 @@ class SoftMatch(Objective):
 
     def with_batch(self, probabilities: Tensor) -> Averages:
         """The moving averages with one batch more in them."""
-        share = self.share.lerp(probabilities.mean(0).to(self.share), 1 - self.decay)
+        news = probabilities.mean(0).to(self.share)
+        share = torch.where(self.share.any(), self.share.lerp(news, 1 - self.decay), news)
         confidence = _aligned_confidence(probabilities, share)
         mean = self.mean.lerp(confidence.mean().to(self.mean), 1 - self.decay)
         variance = self.variance.lerp(confidence.var().to(self.variance), 1 - self.decay)
@@ -83,4 +84,4 @@ def _aligned_confidence(probabilities: Tensor, share: Tensor) -> Tensor:
 @register("softmatch", "Chen et al., 2023", 4, strong_views=True, search=SEARCH)
 def softmatch(problem: Problem, weight: float = 1.0) -> Objective:
     """SoftMatch with a weight that stays."""
-    return weight * SoftMatch(problem.width)
+    return weight * SoftMatch(problem.width, decay_for(problem.steps))
