@@ -1,21 +1,18 @@
-"""Files that are whole or not there at all: small ones that a person can read, and tensors.
+"""Files that are whole or absent, never half written: small ones that people read, and tensors.
 
-Tensors lie in a safetensors file, which never holds any code. It carries a digest of all that is in
-it, so damage is found when it is read.
+Tensors are in a safetensors file, which never holds any code. It carries a digest of its content,
+so damage is found when it is read.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
@@ -23,44 +20,44 @@ from safetensors import SafetensorError, safe_open
 if TYPE_CHECKING:  # PyTorch takes 200 MB, and small files do without it
     from torch import Tensor
 
-BLOCK, LONG = 2**16, 2**24  # bytes that are looked through, and digested at once
+LONG = 2**24  # bytes that are digested at once
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with in a spreadsheet
 
-_another_writes = False
+_writing_disabled = False
 
 
-def leave_writing_to_another() -> None:
-    """From now on no file of this process takes its place: of several that do the same, one writes.
+def disable_writing() -> None:
+    """Write no more files in this process: of several that do the same, rank zero writes.
 
-    That is for life (`labelgrad.group`).
+    There is no way back (`labelgrad.distributed`).
     """
-    global _another_writes
-    _another_writes = True
+    global _writing_disabled
+    _writing_disabled = True
 
 
 @contextmanager
 def replacing(path: Path, *, only_here: bool = False) -> Iterator[Path]:
-    """Where to write a new version of a file: beside it, and it takes its place when it is whole.
+    """Where to write a new version of a file: beside it, to be renamed when it is complete.
 
-    The new version is forced to the disk before it is renamed, so that whenever the power fails
-    there is either the old one or the new one. One that is `only_here` is written by this process
-    whoever writes what all have.
+    The new version is forced to the disk before it is renamed, so whenever the power fails there is
+    either the old one or the new one. With `only_here` this process writes even where writing is
+    disabled.
 
     >>> from tempfile import mkdtemp
     >>> note = Path(mkdtemp(), "new", "note.txt")
-    >>> with replacing(note) as half:
-    ...     _ = half.write_text("whole")
-    >>> note.read_text(), half.exists()
+    >>> with replacing(note) as partial:
+    ...     _ = partial.write_text("whole")
+    >>> note.read_text(), partial.exists()
     ('whole', False)
     """
-    if _another_writes and not only_here:
+    if _writing_disabled and not only_here:
         with TemporaryDirectory() as nowhere:
             yield Path(nowhere) / path.name
         return
-    with _half_of(path) as half:
-        yield half
-        _sync(half)
-        half.replace(path)
+    with _partial(path) as partial:
+        yield partial
+        _sync(partial)
+        partial.replace(path)
         _sync(path.parent)
 
 
@@ -73,11 +70,11 @@ def write_whole(path: Path, content: bytes) -> None:
     >>> file.read_bytes()
     b'whole'
     """
-    write_pieces(path, [content])
+    replace_all({path: content})
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file that is too long for memory, piece by piece, as `write_whole` does.
+    """Write a file that is too long for memory piece by piece, as `write_whole` does.
 
     >>> from tempfile import mkdtemp
     >>> file = Path(mkdtemp(), "note.txt")
@@ -85,28 +82,15 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     >>> file.read_bytes()
     b'whole'
     """
-    try:
-        with replacing(path) as half:
-            _write(half, pieces)
-    except OSError as error:
-        kept = "what was there before is kept" if path.exists() else "nothing was left in its place"
-        raise OSError(
-            f"{path} could not be written ({error.strerror or error}); {kept}."
-        ) from error
-
-
-def _write(path: Path, content: bytes | Iterable[bytes]) -> None:
-    with path.open("wb") as file:
-        for piece in [content] if isinstance(content, bytes) else content:
-            file.write(piece)
+    replace_all({path: pieces})
 
 
 def replace_all(contents: Mapping[Path, bytes | Iterable[bytes]]) -> None:
-    """Write several files that belong together: every one lies on the disk before the first is new.
+    """Write several files that belong together: all are on the disk before the first is renamed.
 
     Those that are too long for memory come in pieces. So a full disk leaves all as they were. They
-    are renamed in their order, and a kill in the midst of that leaves some new and some old: the
-    last should be one that tells (`sealed_json`).
+    are renamed in their order, and a kill in between leaves some new and some old: the last should
+    be one that tells them apart (`sealed_json`).
 
     >>> from tempfile import mkdtemp
     >>> one, two = (Path(mkdtemp(), name) for name in ("one", "two"))
@@ -114,21 +98,25 @@ def replace_all(contents: Mapping[Path, bytes | Iterable[bytes]]) -> None:
     >>> one.read_bytes() + two.read_bytes()
     b'12'
     """
-    if _another_writes:
+    if _writing_disabled:
         return
     path = Path()
     with ExitStack() as waiting:
+        partial = {}
         try:
             for path, content in contents.items():
-                half = waiting.enter_context(_half_of(path))
-                _write(half, content)
-                _sync(half)
+                partial[path] = waiting.enter_context(_partial(path))
+                with partial[path].open("wb") as file:
+                    file.writelines([content] if isinstance(content, bytes) else content)
+                _sync(partial[path])
             for path in contents:
-                partial_path(path).replace(path)
+                partial[path].replace(path)
             for folder in {path.parent: None for path in contents}:
                 _sync(folder)
         except OSError as error:
-            raise OSError(f"{path} could not be written ({error.strerror or error}).") from error
+            before = "the earlier file is kept" if path.exists() else "nothing was left there"
+            reason = error.strerror or error
+            raise OSError(f"{path} could not be written ({reason}); {before}.") from error
 
 
 def append_lines(path: Path, lines: Sequence[str]) -> None:
@@ -145,52 +133,29 @@ def append_lines(path: Path, lines: Sequence[str]) -> None:
     >>> file.read_text()
     'one\ntwo\nfour\n'
     """
-    if _another_writes:
+    if _writing_disabled:
         return
     text, new = "".join(line + "\n" for line in lines).encode(), not path.exists()
     # Opened each time: a file that is held open would be written to after its folder is gone.
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:
-        with _alone(handle):
-            size = _whole_size(handle)
+        with suppress(ImportError):  # not on Windows: there short lines seldom meet
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)  # until it is closed
+        size = os.pread(handle, os.fstat(handle).st_size, 0).rfind(b"\n") + 1
+        os.ftruncate(handle, size)
+        try:
+            if os.write(handle, text) != len(text):
+                raise OSError("the disk took only a part of it")
+            os.fsync(handle)
+        except OSError:
             os.ftruncate(handle, size)
-            try:
-                if os.write(handle, text) != len(text):
-                    raise OSError("the disk took only a part of it")
-                os.fsync(handle)
-            except OSError:
-                os.ftruncate(handle, size)
-                raise
+            raise
     finally:
         os.close(handle)
     if new:
         _sync(path.parent)
-
-
-def _whole_size(handle: int) -> int:
-    """How many bytes of a file are whole lines."""
-    size = os.fstat(handle).st_size
-    for end in range(size, 0, -BLOCK):
-        start = max(0, end - BLOCK)
-        found = os.pread(handle, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-    return 0
-
-
-@contextmanager
-def _alone(handle: int) -> Iterator[None]:
-    """Keep other processes from writing meanwhile, where the system can."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows: there short lines seldom meet
-        yield
-        return
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def json_bytes(value: Any) -> bytes:
@@ -241,42 +206,6 @@ def read_sealed(content: bytes) -> dict[str, Any]:
     return value
 
 
-def csv_bytes(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    *,
-    spreadsheet_safe: bool = False,
-    with_header: bool = True,
-) -> bytes:
-    r"""A table with a header, but for later parts of one; what is missing is an empty cell.
-
-    With `spreadsheet_safe`, a text that a spreadsheet would take for a formula gets an apostrophe
-    before it, and is no longer exact. Numbers stay.
-
-    >>> csv_bytes(["row", "label"], [[1, "cat"], [2, None]])
-    b'row,label\n1,cat\n2,\n'
-    >>> csv_bytes(["row", "label"], [["-1", "=2+3"]], spreadsheet_safe=True)
-    b"row,label\n-1,'=2+3\n"
-    """
-    lines: list[str] = []
-    # Told that lines end in both, the writer quotes cells that have either in them.
-    file = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
-    writer = csv.writer(file, lineterminator="\r\n")
-    for row in chain([columns] if with_header else [], rows):
-        writer.writerow([_harmless(cell) for cell in row] if spreadsheet_safe else row)
-    return "".join(lines).encode()
-
-
-def _harmless(cell: Any) -> Any:
-    if not isinstance(cell, str) or not cell.startswith(FORMULA):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
-
-
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> str:
     """Put tensors, and values that JSON can hold, where there is all of them or nothing.
 
@@ -294,8 +223,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, 
     separate, text = unshared(tensors), json.dumps(info)
     seal = digest(separate, text)
     try:
-        with replacing(path) as half:
-            save_file(separate, half, {"info": text, "digest": seal})
+        with replacing(path) as partial:
+            save_file(separate, partial, {"info": text, "digest": seal})
     except SafetensorError as error:
         raise OSError(str(error)) from error
     return seal
@@ -322,6 +251,8 @@ def digest_of(content: bytes) -> str:
 def digest_of_file(path: Path) -> str:
     """The same of a file, however long it is."""
     content = hashlib.blake2b(digest_size=16)
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise OSError(f"{path} is not a file.")
     with path.open("rb") as file:
         while block := file.read(LONG):
             content.update(block)
@@ -381,25 +312,16 @@ def unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _half_of(path: Path) -> Iterator[Path]:
-    """Where a file is written before it takes its place; nothing is left there after an error."""
-    half = partial_path(path)
+def _partial(path: Path) -> Iterator[Path]:
+    """Where a file is written before it is renamed; after an error nothing is left there."""
+    partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield half
+        yield partial
     except BaseException:
-        with suppress(OSError):  # the first error is the one to tell
-            half.unlink(missing_ok=True)
+        with suppress(OSError):  # the first error is the one to raise
+            partial.unlink(missing_ok=True)
         raise
-
-
-def partial_path(path: Path) -> Path:
-    """Where a file is while it is not whole.
-
-    >>> partial_path(Path("run/plan.json")).name
-    '.plan.json.partial'
-    """
-    return path.with_name(f".{path.name}.partial")
 
 
 def _sync(path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TypedDict, Unpack
 
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.nearest import did_you_mean
@@ -58,7 +59,7 @@ class Method:
     paper: str
     passes: int  # forward passes of the unlabeled batch; a gradient is three
     build: Callable[..., Objective]
-    views: bool = False  # whether it compares views, so that it says nothing without them
+    views: bool = False  # whether it compares views, and does nothing without them
     strong_views: bool = False
     values: bool = False  # whether it can learn values, too
     supervised_weight: float = 1.0  # of the labeled loss beside it; 0 leaves it out
@@ -74,29 +75,38 @@ class Method:
 _registered: dict[str, Method] = {}
 
 
-def register(
-    name: str,
-    paper: str,
-    passes: int,
-    *,
-    views: bool = False,
-    strong_views: bool = False,
-    values: bool = False,
-    supervised_weight: float = 1.0,
-    perturbs: bool = False,
-    search: Mapping[str, SearchRange] | None = None,
-) -> Callable[[Callable[..., Objective]], Callable[..., Objective]]:
-    """Make a function that builds a term known under a name; `Method` says what is what."""
+class Traits(TypedDict, total=False):
+    """Further fields of a `Method` that `register` takes."""
 
-    def known(build: Callable[..., Objective]) -> Callable[..., Objective]:
+    views: bool
+    strong_views: bool
+    values: bool
+    supervised_weight: float
+    perturbs: bool
+    search: Mapping[str, SearchRange]
+
+
+def register(
+    name: str, paper: str, passes: int, **about: Unpack[Traits]
+) -> Callable[[Callable[..., Objective]], Callable[..., Objective]]:
+    """Register a function that builds a term under a name; `about` are further fields of `Method`.
+
+    >>> @register("nothing", "ours", passes=0, values=True)
+    ... def nothing(problem: Problem) -> Objective:
+    ...     return 0 * _registered[SUPERVISED].build(problem)
+    >>> every_method()["nothing"].values
+    True
+    >>> _ = _registered.pop("nothing")
+    """
+
+    def add(build: Callable[..., Objective]) -> Callable[..., Objective]:
         if name in _registered and _registered[name].build.__module__ != build.__module__:
             raise ValueError(f"there is a method {name!r} already; choose another name.")
-        compared = views or strong_views
-        own = (compared, strong_views, values, supervised_weight, perturbs, search or {})
-        _registered[name] = Method(name, paper, passes, build, *own)
+        about["views"] = about.get("views", False) or about.get("strong_views", False)
+        _registered[name] = Method(name, paper, passes, build, **about)
         return build
 
-    return known
+    return add
 
 
 def every_method() -> dict[str, Method]:
@@ -144,7 +154,7 @@ def method(
 
     >>> problem = Problem(rows=100, width=10, batch_size=50, steps=1000)
     >>> method("vat+entmin", problem, {"vat": {"eps": 2.0}})
-    Supervised() + SmoothRamp(steps=400.0, top=0.3) * VAT(eps=2.0, xi=0.001, power_iterations=1) \
+    Supervised() + SmoothRamp(steps=400.0, top=0.3) * VAT(eps=2.0, xi=None, power_iterations=1) \
 + 0.1 * EntMin()
     """
     chosen, own = [every_method()[part] for part in parts(name)], settings or {}

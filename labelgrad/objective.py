@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
 
-from labelgrad.certainty import Certainty
-from labelgrad.group import Group
+from labelgrad.distributed import Group
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.schedules import Schedule, describe, value_at
 from labelgrad.step import Step
@@ -49,18 +50,18 @@ class Objective(nn.Module):
         return type(self).__name__.lower()
 
     def __call__(self, step: Step) -> Tensor:
-        """`forward`, with the same random numbers however often it is asked.
+        """`forward`, with the same random numbers however often it is called.
 
         A term's value is a mean over the unlabeled batch, and counts by this process's share of it.
         """
-        with step.asked():
+        with step.repeatable_draws():
             value: Tensor = super().__call__(step)
         return value if self.averaged else step.weighed(value)
 
     def forward(self, step: Step) -> Tensor:
         """The value for one step, differentiable in the model's parameters.
 
-        It changes nothing: asked twice, it gives the same twice.
+        It changes nothing: a second call returns the same.
         """
         raise NotImplementedError
 
@@ -71,7 +72,7 @@ class Objective(nn.Module):
         """
 
     def each(self, step: Step) -> Labeled:
-        """The labels it has for the examples of a step, asked for already, and the loss of each.
+        """The labels it has for the examples of a step, after `forward`, and the loss of each.
 
         Only a term with labels of its own can say so.
         """
@@ -89,9 +90,6 @@ class Objective(nn.Module):
 
     def follow(self, model: nn.Module) -> None:
         """The optimizer has just moved `model`: averages of weights follow it here."""
-
-    def after_checkpoint(self) -> None:
-        """The state of this moment is safely on disk, and so is the one saved before it."""
 
     def measure(self, truth: Tensor) -> dict[str, float]:
         """What this objective can say of itself where the unlabeled rows' truth is known."""
@@ -136,7 +134,7 @@ class Sum(Objective):
 
     def forward(self, step: Step) -> Tensor:
         values: list[Tensor] = []
-        for term in self._asked(step):
+        for term in self._named_terms(step):
             values.append(term(step))
             step.records[f"{step.term}/loss"] = values[-1].detach()
         total, *others = values
@@ -145,10 +143,10 @@ class Sum(Objective):
         return total
 
     def update(self, step: Step) -> None:
-        for term in self._asked(step):
+        for term in self._named_terms(step):
             term.update(step)
 
-    def _asked(self, step: Step) -> Iterator[Objective]:
+    def _named_terms(self, step: Step) -> Iterator[Objective]:
         """The terms, each under its own name in the step's records."""
         outer = f"{step.term}/" if step.term else ""
         for name, term in zip(self._names, self.terms, strict=True):
@@ -192,6 +190,27 @@ class Scaled(Objective):
     def __repr__(self) -> str:
         inner = f"({self.term!r})" if isinstance(self.term, Sum) else repr(self.term)
         return f"{describe(self.weight)} * {inner}"
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """How much an imputed label y of K classes counts, from 0 to 1: c = 1 − H(y) / log K.
+
+    A label that knows nothing, the same for every class, counts nothing, and one that is all for
+    one class counts fully. `Certainty() * LGA(...)` is LGA with
+
+        g_θ = ∇θ mean_i c_i · L(θ, x_i, y_i)      in place of g_u
+
+    while the labels learn as they would without: the gap is of g_u itself.
+
+    >>> undecided, half, sure = [0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]
+    >>> Certainty()(torch.tensor([undecided, half, sure]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+
+    def __call__(self, labels: Tensor) -> Tensor:
+        entropy: Tensor = torch.special.entr(labels).sum(-1)
+        return 1 - entropy / math.log(labels.shape[-1])
 
 
 class Weighed(Objective):

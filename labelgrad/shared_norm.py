@@ -17,15 +17,15 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from labelgrad.group import Group
+from labelgrad.distributed import Group
 
 
 class SharedNorm(TorchFunctionMode):
     """While it is on, batch norm in training sees the examples of all processes.
 
-    One whose examples only stand in for a part that is empty has the `weight` 0.
+    The last `leave_out` examples, which stand in for a part that is empty, do not count.
 
-    >>> from labelgrad.group import ALONE
+    >>> from labelgrad.distributed import ALONE
     >>> layer, x = nn.BatchNorm1d(2), torch.randn(5, 2)
     >>> with SharedNorm(ALONE):
     ...     shared = layer(x)
@@ -33,9 +33,9 @@ class SharedNorm(TorchFunctionMode):
     True
     """
 
-    def __init__(self, group: Group, weight: float = 1.0):
+    def __init__(self, group: Group, *, leave_out: int = 0):
         super().__init__()
-        self._group, self._weight = group, weight
+        self._group, self._leave_out = group, leave_out
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -73,8 +73,9 @@ class SharedNorm(TorchFunctionMode):
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor, float]:
         """Mean and variance of each channel, and of how many numbers each is one."""
         others = [dim for dim in range(x.ndim) if dim != 1]
-        own = x.new_full((x.shape[1],), self._weight * x.numel() / x.shape[1])
-        variance, mean = torch.var_mean(x, others, correction=0)
+        counted = len(x) - self._leave_out
+        own = x.new_full((x.shape[1],), counted * x[0, 0].numel())
+        variance, mean = torch.var_mean(x[: counted or 1], others, correction=0)
         parts = self._group.gather(torch.stack([own, mean, variance]))  # (processes, 3, channels)
         counts, means, variances = parts.unbind(1)
         counts = _plain(counts.detach())

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from labelgrad.distributed import ALONE, Group
 from labelgrad.functional import flat_gradient, mixed_seed, normal_like, random_numbers
-from labelgrad.group import ALONE, Group
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.replay import Remembering, Replaying
 from labelgrad.shared_norm import SharedNorm, has_batch_norm
 
 T = TypeVar("T")
-LABELED, UNLABELED, EXTRA = range(3)  # passes, whose random numbers are told apart
+LABELED, UNLABELED, EXTRA = range(3)  # passes, each with random numbers of its own
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Batch:
 
 
 class once(Generic[T]):  # noqa: N801 - read as a word before what it decorates
-    """A property that is worked out when it is first asked for, and then kept.
+    """A property that is computed on first access and then cached.
 
     Python 3.11's own has one lock for all objects of a class, in which two threads can wait for
     each other.
@@ -80,13 +80,17 @@ class Views(Protocol):
 class Step:
     """What an objective sees: the model, the batches, and the passes already made.
 
-    Whoever asks first pays for a forward pass or for the labeled gradient; the next one finds it
-    done. Both batches are weak views where there are `views`, and `weak_view` and `strong_view`
-    draw others of the unlabeled one. Random numbers are those of `seed`: `generator` is for an
-    objective's own draws, and what the model draws by itself (dropout) is kept apart from the rest
-    of the process. With `remember`, the unlabeled pass can be replayed in forward mode at two
-    thirds of the cost. With `autocast`, such as `torch.bfloat16`, the model's passes are in that
-    precision. Objectives report what they measure with `report`.
+    A forward pass or the labeled gradient is computed on first access, and then cached. Both
+    batches are weak views where there are `views`, and `weak_view` and `strong_view` draw others of
+    the unlabeled one. Random numbers are those of `seed`: `generator` is for an objective's own
+    draws, and what the model draws by itself (dropout) is separate from the rest of the process.
+    With `remember`, the unlabeled pass can be replayed in forward mode at two thirds of the cost.
+    With `autocast`, such as `torch.bfloat16`, the model's passes are in that precision. Objectives
+    report what they measure with `report`.
+
+    With a `joint_pass` both batches go through the model as one, so batch norm sees labeled and
+    unlabeled examples together, as in the protocol of Oliver et al. (2018); extra passes have the
+    labeled batch beside their inputs, too. Without it each batch is a pass of its own.
 
     In a `group` of processes the batches are those of all, and `cut` leaves this process its part.
     What a step then says of the whole batch (`gradient`, `all_unlabeled_outputs`) is of all parts.
@@ -99,7 +103,7 @@ class Step:
     torch.Size([8])
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - settings
         self,
         model: nn.Module,
         labeled: Batch,
@@ -115,15 +119,17 @@ class Step:
         draws: bool | None = None,
         group: Group = ALONE,
         owned: int | None = None,
+        joint_pass: bool = False,
     ):
-        self.model, self.index, self.keep_graph = model, index, keep_graph
+        self._joint = joint_pass and unlabeled is not None
+        self.model, self.index, self.keep_graph = model, index, keep_graph or self._joint
         self.group, self._shares_norm = group, group.size > 1 and has_batch_norm(model)
         self._owned = owned
         self._bare, self._views, self._remember = bare(model), views, remember
         self._autocast = autocast
         self._draws = may_draw(model) if draws is None else draws
         self._seed, self._place = seed, 0  # the place among the parts
-        self._asked, self._extra_passes = 0, 0
+        self._nested, self._extra_passes = 0, 0  # calls of terms within terms
         self.counted_passes = 0  # those that batch norm saw
         self._begin: Tensor | None = None  # where the objective's own draws begin
         self.params = {name: p for name, p in self._bare.named_parameters() if p.requires_grad}
@@ -141,8 +147,8 @@ class Step:
         self._own: slice | Tensor = slice(None)  # places of this one's
         self._parts: list[Step] = []  # none where the step is its only part: no cycle to collect
         self.records: dict[str, Tensor] = {}  # term/name, of what the terms report
-        self.kept: dict[object, Any] = {}  # what an objective found that its update will need
-        self.term = ""  # the one that is being asked
+        self.saved: dict[object, Any] = {}  # by objective: what its update needs from `forward`
+        self.term = ""  # the name of the term at work
 
     def cut(self, parts: int) -> list[Step]:
         """The same step in parts of one size, whose gradients are to be averaged.
@@ -161,7 +167,7 @@ class Step:
             piece = Step.__new__(Step)
             vars(piece).update(vars(self))
             piece.labeled, piece._unlabeled = labeled[place], unlabeled[place]
-            piece._clean, piece.kept = clean[place], {}
+            piece._clean, piece.saved = clean[place], {}
             piece._place = place
             if parts > 1:
                 piece._parts = pieces
@@ -206,7 +212,7 @@ class Step:
         return self.unlabeled.rows[: len(self.unlabeled.rows) if self.unlabeled_share else 0]
 
     def weak_view(self) -> Tensor:
-        """The unlabeled inputs, slightly changed anew; unchanged where there are no views."""
+        """Another weak view of the unlabeled inputs; unchanged where there are no views."""
         clean = _needed(self._clean).x
         weak = clean if self._views is None else self._views.weak(clean, self.generator)
         return weak[self._own]
@@ -227,6 +233,8 @@ class Step:
     @once
     def labeled_outputs(self) -> Tensor:
         """The model on the labeled batch."""
+        if self._joint:
+            return self._clean_outputs[: len(self.labeled.x)]
         self.counted_passes += 1
         with self._numbers(LABELED), self._precision(), self._norm(None):
             return self._full(self.model(self.labeled.x))
@@ -234,12 +242,18 @@ class Step:
     @once
     def unlabeled_outputs(self) -> Tensor:
         """The model on the unlabeled batch."""
+        return self._own_outputs(self._clean_outputs)
+
+    @once
+    def _clean_outputs(self) -> Tensor:
+        """The model on the unlabeled batch, after the labeled one where the pass is joint."""
         self.counted_passes += 1
         self._memory = Remembering() if self._remember else None
+        self._before = _copies(_buffers(self._bare))
         numbers = self._numbers(UNLABELED)
         norm = self._norm(self.unlabeled.x)
         with self._memory or nullcontext(), numbers, self._precision(), norm:
-            return self._full(self.model(self.unlabeled.x))
+            return self._full(self.model(self._with_labeled(self.unlabeled.x)))
 
     @property
     def whole_unlabeled(self) -> Batch:
@@ -312,10 +326,10 @@ class Step:
             return self._call(params or {}, x)
 
     def replay_unlabeled(self, params: Mapping[str, Tensor]) -> Tensor:
-        """The unlabeled pass again at other parameters: same random draws, no trace left."""
+        """The unlabeled pass again at other parameters: same draws and buffers, no trace left."""
         _ = self.unlabeled_outputs  # the pass to be replayed comes first
         with self._numbers(UNLABELED):
-            return self._call(params, self.unlabeled.x)
+            return self._call(params, self.unlabeled.x, self._before)
 
     def remembered(self) -> AbstractContextManager[object]:
         """A context for a replay in forward mode, at the very same values: they are not redone."""
@@ -329,22 +343,22 @@ class Step:
         return torch.finfo(dtype).eps
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
-        """An objective is asked for its value: what it draws is what it drew the first time."""
-        if self._asked == 0:
+    def repeatable_draws(self) -> Iterator[None]:
+        """A context for an objective's value, in which it draws what it drew the first time."""
+        if self._nested == 0:
             if self._begin is None:
                 self._begin = self.generator.get_state()
             else:
                 self.generator.set_state(self._begin)
             self._extra_passes = 0
-        self._asked += 1
+        self._nested += 1
         try:
             yield
         finally:
-            self._asked -= 1
+            self._nested -= 1
 
     def report(self, name: str, value: Tensor) -> None:
-        """Record a measurement of this step, as `term/name` of the term that is being asked."""
+        """Record a measurement of this step, as `term/name` of the term at work."""
         if name == "loss":
             raise ValueError(
                 f"a term records its own value as 'loss', so {self.term or 'it'} cannot report "
@@ -355,7 +369,7 @@ class Step:
 
     def release(self) -> None:
         """Let the graphs go: what was computed stays, and can no more be differentiated."""
-        for name in ("labeled_outputs", "unlabeled_outputs", "labeled_loss"):
+        for name in ("_clean_outputs", "labeled_outputs", "unlabeled_outputs", "labeled_loss"):
             if name in vars(self):
                 vars(self)[name] = vars(self)[name].detach()
 
@@ -381,20 +395,35 @@ class Step:
         if not self._shares_norm:
             return nullcontext()
         stands_in = x is not None and len(x) == 1 and self.unlabeled_share == 0
-        return SharedNorm(self.group, 0.0 if stands_in else 1.0)
+        return SharedNorm(self.group, leave_out=int(stands_in))
+
+    def _with_labeled(self, x: Tensor) -> Tensor:
+        return torch.cat([self.labeled.x, x]) if self._joint else x
+
+    def _own_outputs(self, outputs: Tensor) -> Tensor:
+        """The outputs of a pass without those of the labeled batch beside it."""
+        return outputs[len(self.labeled.x) :] if self._joint else outputs
 
     def _full(self, outputs: Tensor) -> Tensor:
         """Outputs in the parameters' precision: losses are not computed in a smaller one."""
         return outputs if self._autocast is None else outputs.float()
 
-    def _call(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        # Batch norm writes its statistics in place: the writes of an extra pass go to copies.
+    def _call(
+        self,
+        params: Mapping[str, Tensor],
+        x: Tensor,
+        buffers: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
         values = {id(self.params[name]): value for name, value in params.items()}
-        values |= {id(buffer): buffer.clone() for buffer in self._bare.buffers()}
-        state = {place: values[id(old)] for place, old in _places(self._bare) if id(old) in values}
+        places = _places(self._bare, nn.Module.named_parameters)
+        state = {place: values[id(old)] for place, old in places.items() if id(old) in values}
+        # Batch norm writes its statistics in place: the writes of an extra pass go to copies.
+        state |= _copies(_buffers(self._bare) if buffers is None else buffers)
         with self._precision(), self._norm(x):
-            outputs: Tensor = functional_call(self._bare, state, (x,), tie_weights=False)
-        return self._full(outputs)
+            outputs: Tensor = functional_call(
+                self._bare, state, (self._with_labeled(x),), tie_weights=False
+            )
+        return self._full(self._own_outputs(outputs))
 
 
 def bare(model: nn.Module) -> nn.Module:
@@ -440,12 +469,24 @@ def _needed(batch: Batch | None) -> Batch:
     return batch
 
 
-def _places(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _places(model: nn.Module, named: Callable[..., Iterator[tuple[str, T]]]) -> dict[str, T]:
     """Every place of a module that holds a parameter or buffer, tied ones included.
 
     `functional_call` can find tied places by itself, but then a module that is used under two names
     is not put back as it was.
     """
-    for prefix, module in model.named_modules():
-        for name, value in (*module.named_parameters("", False), *module.named_buffers("", False)):
-            yield f"{prefix}.{name}" if prefix else name, value
+    return {
+        f"{prefix}.{name}" if prefix else name: value
+        for prefix, module in model.named_modules()
+        for name, value in named(module, "", False)
+    }
+
+
+def _buffers(model: nn.Module) -> dict[str, Tensor]:
+    return _places(model, nn.Module.named_buffers)
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A copy of each tensor; what is tied stays tied."""
+    copies = {id(tensor): tensor.clone() for tensor in tensors.values()}
+    return {name: copies[id(tensor)] for name, tensor in tensors.items()}

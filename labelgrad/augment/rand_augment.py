@@ -1,8 +1,8 @@
-"""RandAugment (Cubuk et al., 2020) for a whole batch at once: every picture has its own draw.
+"""RandAugment (Cubuk et al., 2020) for a whole batch at once: every image has its own draw.
 
-Pictures are (count, channels, height, width) with values from 0 to 1. Operations that change
-colours are applied to those pictures that drew them. Those that move pixels are matrices: all that
-a picture drew are multiplied, and its pixels are read once.
+Images are (count, channels, height, width) with values from 0 to 1. Operations that change
+colours are applied to those images that drew them. Those that move pixels are matrices: all that
+a image drew are multiplied, and its pixels are read once.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-Change = Callable[[Tensor, Tensor], Tensor]  # pictures, and how strongly: (count, 1, 1, 1) in 0…1
+Change = Callable[[Tensor, Tensor], Tensor]  # images, and how strongly: (count, 1, 1, 1) in 0…1
 
 
 def rand_augment(
     x: Tensor, operations: int = 2, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Each picture after `operations` random changes of random strength.
+    """Each image after `operations` random changes of random strength.
 
     >>> torch.manual_seed(0) and None
-    >>> pictures = torch.rand(8, 3, 32, 32)
-    >>> changed = rand_augment(pictures)
+    >>> images = torch.rand(8, 3, 32, 32)
+    >>> changed = rand_augment(images)
     >>> changed.shape, bool((changed >= 0).all() and (changed <= 1).all())
     (torch.Size([8, 3, 32, 32]), True)
     """
@@ -51,7 +51,7 @@ def _recolour(x: Tensor, drawn: Tensor, strength: Tensor) -> Tensor:
 
 
 def _moves(x: Tensor, drawn: Tensor, amount: Tensor) -> Tensor:
-    """For each picture the matrix it drew; the unit matrix where it drew none."""
+    """For each image the matrix it drew; the unit matrix where it drew none."""
     matrices = torch.eye(3, device=x.device, dtype=x.dtype).repeat(len(x), 1, 1)
     for index, build in enumerate(MOVES.values()):
         chosen = drawn == index
@@ -65,7 +65,10 @@ def _read(x: Tensor, move: Tensor) -> Tensor:
 
 
 def _blend(other: Tensor, x: Tensor, strength: Tensor) -> Tensor:
-    """From `other` (0.05) over `x` (1) to beyond it (1.95), as the paper scales its blends."""
+    """From nearly `other` (0.05) over `x` (1) to beyond it (1.95).
+
+    RandAugment's paper goes from 0.1 to 1.9, FixMatch from 0.05 to 0.95: never beyond `x`.
+    """
     return other + (0.05 + 1.9 * strength) * (x - other)
 
 
@@ -112,34 +115,22 @@ def _equalize(x: Tensor, strength: Tensor) -> Tensor:
     return (counts.cumsum(1) / levels.shape[1]).gather(1, levels).view_as(x)
 
 
-def _matrix(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> Tensor:
-    last = torch.zeros_like(first[0]), torch.zeros_like(first[0]), torch.ones_like(first[0])
-    return torch.stack([torch.stack(row, -1) for row in (first, second, last)], 1)
-
-
 def _rotate(amount: Tensor) -> Tensor:
-    angle, zero = amount * math.pi / 6, torch.zeros_like(amount)
-    return _matrix((angle.cos(), -angle.sin(), zero), (angle.sin(), angle.cos(), zero))
+    angle, matrices = amount * math.pi / 6, _entry(0, 0, 0.0)(amount)
+    turned = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], -1)
+    matrices[:, :2, :2] = turned.view(-1, 2, 2)
+    return matrices
 
 
-def _shear_x(amount: Tensor) -> Tensor:
-    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
-    return _matrix((one, 0.3 * amount, zero), (zero, one, zero))
+def _entry(row: int, column: int, scale: float) -> Callable[[Tensor], Tensor]:
+    """Unit matrices with `scale` times the amount added to one entry."""
 
+    def build(amount: Tensor) -> Tensor:
+        matrices = torch.eye(3, device=amount.device, dtype=amount.dtype).repeat(len(amount), 1, 1)
+        matrices[:, row, column] += scale * amount
+        return matrices
 
-def _shear_y(amount: Tensor) -> Tensor:
-    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
-    return _matrix((one, zero, zero), (0.3 * amount, one, zero))
-
-
-def _shift_x(amount: Tensor) -> Tensor:
-    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
-    return _matrix((one, zero, 0.6 * amount), (zero, one, zero))
-
-
-def _shift_y(amount: Tensor) -> Tensor:
-    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
-    return _matrix((one, zero, zero), (zero, one, 0.6 * amount))
+    return build
 
 
 COLOURS: dict[str, Change] = {
@@ -154,8 +145,8 @@ COLOURS: dict[str, Change] = {
 }
 MOVES: dict[str, Callable[[Tensor], Tensor]] = {
     "rotate": _rotate,
-    "shear x": _shear_x,
-    "shear y": _shear_y,
-    "shift x": _shift_x,
-    "shift y": _shift_y,
+    "shear x": _entry(0, 1, 0.3),
+    "shear y": _entry(1, 0, 0.3),
+    "shift x": _entry(0, 2, 0.6),
+    "shift y": _entry(1, 2, 0.6),
 }

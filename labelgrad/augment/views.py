@@ -38,13 +38,13 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """For pictures with values from `low` to `high`: a flip and a small shift, or RandAugment.
+class ImageViews:
+    """For images with values from `low` to `high`: a flip and a small shift, or RandAugment.
 
-    The strong view is a weak one after two changes of RandAugment and a cutout. Not every picture
+    The strong view is a weak one after two changes of RandAugment and a cutout. Not every image
     may be mirrored: `mirror=False` for digits and letters. Weak views may have Gaussian `noise`.
 
-    >>> Pictures().strong(torch.zeros(4, 3, 32, 32)).shape
+    >>> ImageViews().strong(torch.zeros(4, 3, 32, 32)).shape
     torch.Size([4, 3, 32, 32])
     """
 
@@ -55,7 +55,7 @@ class Pictures:
     noise: float = 0.0
 
     def weak(self, x: Tensor, generator: Generator = None) -> Tensor:
-        """A flip, where mirrored pictures mean the same, a small shift, and noise if any."""
+        """A flip, where mirrored images mean the same, a small shift, and noise if any."""
         flipped = flip(x, generator) if self.mirror else x
         moved = translate(flipped, self.pixels, generator)
         return moved + self.noise * normal_like(moved, generator) if self.noise else moved
@@ -70,17 +70,17 @@ class Pictures:
 
 
 def flip(x: Tensor, generator: Generator = None) -> Tensor:
-    """Each picture left to right, or not.
+    """Each image left to right, or not.
 
     >>> torch.equal(flip(torch.ones(3, 1, 2, 2)), torch.ones(3, 1, 2, 2))
     True
     """
     kept = (torch.rand(len(x), device=x.device, generator=generator) >= 0.5).nonzero()[:, 0]
-    return x.flip(-1).index_copy_(0, kept, x[kept])  # whole pictures: faster than a `where`
+    return x.flip(-1).index_copy_(0, kept, x[kept])  # whole images: faster than a `where`
 
 
 def translate(x: Tensor, pixels: int = 2, generator: Generator = None) -> Tensor:
-    """Each picture shifted by up to so many pixels along both axes; its edge is mirrored.
+    """Each image shifted by up to so many pixels along both axes; its edge is mirrored.
 
     >>> translate(torch.zeros(3, 1, 8, 8)).shape
     torch.Size([3, 1, 8, 8])
@@ -91,7 +91,7 @@ def translate(x: Tensor, pixels: int = 2, generator: Generator = None) -> Tensor
     )
     rows = _mirrored(torch.arange(height, device=x.device) + down, height)
     columns = _mirrored(torch.arange(width, device=x.device) + right, width)
-    places = (rows.unsqueeze(2) * width + columns.unsqueeze(1)).flatten(1)  # pictures, pixels
+    places = (rows.unsqueeze(2) * width + columns.unsqueeze(1)).flatten(1)  # images, pixels
     return x.flatten(2).gather(2, places.unsqueeze(1).expand(-1, channels, -1)).view(x.shape)
 
 
@@ -101,7 +101,7 @@ def _mirrored(places: Tensor, size: int) -> Tensor:
 
 
 def cutout(x: Tensor, part: float = 0.5, generator: Generator = None) -> Tensor:
-    """Each picture with a square of up to `part` of its side blanked, anywhere.
+    """Each image with a square of up to `part` of its side blanked, anywhere.
 
     >>> blank = cutout(torch.ones(100, 1, 8, 8))
     >>> bool((blank == 0).any()), bool((blank == 1).any())

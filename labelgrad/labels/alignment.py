@@ -27,10 +27,10 @@ class NoForwardModeError(ValueError):
 
 
 class MovingAverage(nn.Module):
-    """An exponential moving average that starts unbiased, at its first value.
+    """An exponential moving average, bias-corrected: the weighted mean of the values seen so far.
 
-    The paper does not say how its averages start. Started at zero they would be too small for
-    1/(1 − decay) steps, so the weights of the values seen so far are kept and divided out.
+    After t values it is Σ decay^(t−i)·x_i / Σ decay^(t−i), the current value included. The paper
+    does not say how its averages start; from zero they would be too small for 1/(1 − decay) steps.
 
     >>> average = MovingAverage(0.5)
     >>> average(torch.tensor([4.0])), average(torch.tensor([1.0]))
@@ -58,6 +58,11 @@ class MovingAverage(nn.Module):
         self.weight.lerp_(torch.ones_like(self.weight), 1 - self.decay)
         return self.value
 
+    def start(self, value: Tensor) -> None:
+        """Begin at a value that counts as if it had been seen forever: nothing is corrected."""
+        self.total = value.clone()
+        self.weight.fill_(1)
+
     @property
     def value(self) -> Tensor:
         """The average of all values so far; an empty tensor before the first."""
@@ -78,8 +83,9 @@ class Gap(nn.Module):
     halfway to the Euclidean one, `power=0`: coordinates in which the gap is small are magnified
     less.
 
-    Both averages are constants to whoever differentiates, as in the paper. With both decays 0 the
-    averages are the values themselves, the simplified algorithm of the paper's Section 3.
+    Both averages are bias-corrected and include the current g_ℓ and v⁴ (`MovingAverage`), and are
+    constants to whoever differentiates, as in the paper. With both decays 0 the averages are the
+    values themselves, the simplified algorithm of the paper's Section 3.
 
     >>> gap = Gap(gradient_decay=0, moment_decay=0, epsilon=1.0)
     >>> gap(torch.tensor([3.0]), torch.tensor([1.0]))

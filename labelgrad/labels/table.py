@@ -9,49 +9,34 @@ the price of the rows in the minibatch. How rows move is a rule; `SGD` and `Evid
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import mmap
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from tempfile import TemporaryFile
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labelgrad.group import ALONE, Group
-from labelgrad.labels.division import Division
-from labelgrad.labels.lazy_adam import LazyAdam
-from labelgrad.labels.storage import MappedRows
+from labelgrad.distributed import ALONE, Group
+from labelgrad.labels.rules import LazyAdam, Rule
 from labelgrad.losses import CrossEntropy, Loss
 
 LAST_STEP, VISITS = 0, 1  # columns of `counts`
 CHUNK = 2**21  # numbers a catch-up may hold at once
-PART = 2**22  # numbers of labels at a time, where all are asked for
-
-
-class Rule(Protocol):
-    """How the labels of a table move; a row is three numbers for each column, the first is w."""
-
-    metric_power: float  # of the gap's fourth moment: the metric that its slopes are best taken in
-
-    def horizon(self, dtype: torch.dtype) -> int:
-        """The most steps that a row can have to catch up with."""
-
-    def step(self, values: Tensor, slope: Tensor, step: int, loss: Loss) -> None:
-        """Move rows (n, 3, width) by their slopes (n, width), in place; steps count from 1."""
-
-    def catch_up(self, values: Tensor, last: Tensor, now: int) -> None:
-        """Work out, in place, the steps of zero slope from `last` (one for each row) to `now`."""
+PART = 2**22  # numbers of labels at a time, of all rows
 
 
 @dataclass
 class Drawn:
-    """Rows of the table at the moment they were drawn; `labels` has one row for each asked for."""
+    """Rows of the table at the moment they were drawn; `labels` has one row for each request."""
 
-    labels: Tensor  # (asked, width)
+    labels: Tensor  # (requested, width)
     rows: Tensor  # (distinct,)
-    place: Tensor  # (asked,): where in `rows` each one asked for is
-    times: Tensor  # (distinct,): how often it was asked for
+    place: Tensor  # (requested,): where in `rows` each one is
+    times: Tensor  # (distinct,): how often it was requested
     values: Tensor  # (distinct, 3, width)
     counts: Tensor  # (distinct, 2)
 
@@ -61,11 +46,15 @@ class LabelTable(nn.Module):
 
     `draw` gives the labels of some rows, `update` moves them by the slope in those labels, as the
     `rule` says: `LazyAdam(0.1)`, `SGD(1e-3)` or `Evidence()`. `labels`, `entropy` and `visits` are
-    for looking, and `parts` gives the labels of all rows some at a time. With a `folder` the table
-    is a memory-mapped file there, and may be larger than memory.
+    for looking, and `parts` gives the labels of all rows some at a time.
+
+    With a `folder` the table is memory-mapped from an unnamed file there and may be larger than
+    memory. That file is working space, which the system frees when the process ends. A checkpoint
+    of a `Run` writes all rows, as it does for a table in memory, so the disk holds three tables:
+    this one and two checkpoints.
 
     In a `group` of processes each has the rows that it owns (`Group.rows`), and draws and moves
-    those alone. What is asked of other rows, or of all, must be asked by all processes together.
+    those alone. A call about other rows, or about all, must be made by all processes together.
 
     >>> table = LabelTable(rows=1000, width=3, rule=LazyAdam(0.1))
     >>> drawn = table.draw(torch.tensor([7, 8]))
@@ -95,53 +84,47 @@ class LabelTable(nn.Module):
         super().__init__()
         if rows < 1 or width < 1:
             raise ValueError(f"a label table needs rows and columns, got {rows} × {width}.")
-        self.rows, self.width, self.folder = rows, width, folder
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"a label table needs `dtype` torch.float32 or torch.float64, got {dtype}: the "
+                f"small moves of its labels are lost in a smaller one."
+            )
+        self.rows, self.width = rows, width
+        self.folder = None if folder is None else Path(folder)
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.rule: Rule = LazyAdam() if rule is None else rule
         self.register_buffer("clock", torch.zeros((), dtype=torch.long))
-        self._make(group, dtype)
+        self._allocate(group, dtype)
 
-    def _make(self, group: Group, dtype: torch.dtype) -> None:
-        """All rows that are this process's, at zero or as its file has them."""
+    def _allocate(self, group: Group, dtype: torch.dtype) -> None:
+        """All rows that are this process's, at zero."""
         self.group, self.own = group, group.rows(self.rows)
         count, device = self.own.stop - self.own.start, self.clock.device
-        self.files = None
+        values = _untouched_zeros((count, 3, self.width), dtype, self.folder)
+        counts = _untouched_zeros((count, 2), torch.long, self.folder)
+        self.register_buffer("values", values.to(device))
+        self.register_buffer("counts", counts.to(device))
+
+    def _apply(self, move: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        # A mapped file does not follow the module to a GPU.
         if self.folder is None:
-            shapes = {"values": (count, 3, self.width), "counts": (count, 2)}
-            for name, kind in (("values", dtype), ("counts", torch.long)):
-                self.register_buffer(name, _untouched_zeros(shapes[name], kind).to(device))
-        else:
-            self.files = Division(Path(self.folder), self.rows, self.width, dtype, group)
-            self._use_file()
-
-    def _use_file(self) -> None:
-        # Plain attributes: a file does not follow the module to a GPU or into a checkpoint.
-        assert self.file is not None
-        self.values, self.counts = self.file.values, self.file.counts
-
-    @property
-    def file(self) -> MappedRows | None:
-        """The file of this process's rows, where they are in one."""
-        return None if self.files is None else self.files.mine
+            super()._apply(move, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def join(self, group: Group) -> None:
         """Have, from now on, the rows that are this process's in a group."""
         if (group.rank, group.size) == (self.group.rank, self.group.size):
             self.group = group
             return
-        if self.files is None and self.group.size == 1:
-            whole = self.values, self.counts
-            self._make(group, self.values.dtype)
-            self.put_rows(slice(0, self.rows), {"values": whole[0], "counts": whole[1]})
-            return
-        if int(self.clock):
+        if self.group.size > 1 and int(self.clock):
             raise ValueError(
                 f"a label table must be divided among processes before its first step, and this "
-                f"one has taken {int(self.clock)}; build it anew, and load its checkpoint."
+                f"one has taken {int(self.clock)}; build a new one, and load its checkpoint."
             )
-        if self.files is not None:
-            self.files.leave()
-        self._make(group, self.values.dtype)
+        whole = {"values": self.values, "counts": self.counts} if self.group.size == 1 else None
+        self._allocate(group, self.values.dtype)
+        if whole is not None and (self.folder is None or int(self.clock)):
+            self.put_rows(slice(0, self.rows), whole)
 
     def draw(self, rows: Tensor) -> Drawn:
         """The given rows as they stand now, and their labels; the table is not changed."""
@@ -161,10 +144,7 @@ class LabelTable(nn.Module):
         self.rule.step(drawn.values, summed, before + 1, self.loss)
         visits = drawn.counts[:, VISITS] + drawn.times
         counts = torch.stack([torch.full_like(visits, before + 1), visits], 1)
-        if self.file is not None:
-            self.file.write(before, drawn.rows, drawn.values, counts)
-        else:
-            self.values[drawn.rows], self.counts[drawn.rows] = drawn.values, counts
+        self.values[drawn.rows], self.counts[drawn.rows] = drawn.values, counts
         self.clock += 1
 
     def labels(self, rows: Tensor | None = None) -> Tensor:
@@ -195,7 +175,7 @@ class LabelTable(nn.Module):
                     labels = self._labels_of(torch.arange(rows.start, rows.stop) - self.own.start)
                 else:
                     labels = self.values.new_empty(rows.stop - rows.start, self.width)
-                yield rows, labels if own else self.group.given_by(rank, labels)
+                yield rows, labels if own else self.group.broadcast(labels, rank)
 
     def _part_size(self) -> int:
         # Whole catch-ups: what a row's comes to depends, in the last digit, on those beside it.
@@ -224,9 +204,6 @@ class LabelTable(nn.Module):
         rows = torch.arange(self.rows) if rows is None else rows
         places = self._places(rows)
         here = self._here(rows.cpu()[places[self.group.rank]])
-        if self.file is not None:
-            for part in here.split(max(1, CHUNK // self.width)):
-                self.file.verify(part)
         return self.group.gather_rows(self.counts[here, VISITS].to(rows.device), places)
 
     @property
@@ -235,43 +212,33 @@ class LabelTable(nn.Module):
         return self.rows * (3 * self.width * self.values.itemsize + 2 * self.counts.itemsize)
 
     def row_parts(self, size: int) -> Iterator[tuple[slice, dict[str, Tensor]]]:
-        """All that a checkpoint keeps of the rows, of at most `size` bytes at a time."""
+        """All that a checkpoint holds of the rows, at most `size` bytes at a time."""
         many = max(1, size * self.rows // self.nbytes)
         for rank in range(self.group.size):
             theirs = self.group.rows(self.rows, rank)
             for start in range(theirs.start, theirs.stop, many):
                 rows = slice(start, min(start + many, theirs.stop))
-                at = slice(rows.start - self.own.start, rows.stop - self.own.start)
-                mine, count = rank == self.group.rank, rows.stop - rows.start
-                yield (
-                    rows,
-                    {
-                        name: self.group.given_by(
-                            rank, kept[at] if mine else kept.new_empty(count, *kept.shape[1:])
-                        )
-                        for name, kept in (("values", self.values), ("counts", self.counts))
-                    },
-                )
+                at = slice(start - self.own.start, rows.stop - self.own.start)
+                parts = {}
+                for name, whole in (("values", self.values), ("counts", self.counts)):
+                    own = rank == self.group.rank
+                    part = (
+                        whole[at] if own else whole.new_empty(rows.stop - start, *whole.shape[1:])
+                    )
+                    parts[name] = self.group.broadcast(part, rank)
+                yield rows, parts
 
-    def put_rows(self, rows: slice, kept: dict[str, Tensor]) -> None:
+    def put_rows(self, rows: slice, saved: dict[str, Tensor]) -> None:
         """Take, of what `row_parts` gave, the rows that are this process's."""
         start, stop = max(rows.start, self.own.start), min(rows.stop, self.own.stop)
         if start < stop:
             here = slice(start - self.own.start, stop - self.own.start)
             there = slice(start - rows.start, stop - rows.start)
-            self.values[here], self.counts[here] = kept["values"][there], kept["counts"][there]
-
-    def after_checkpoint(self) -> None:
-        """A checkpoint of this moment is on disk: older undo records can go."""
-        if self.file is not None:
-            self.file.journal.begin(int(self.clock))
+            self.values[here], self.counts[here] = saved["values"][there], saved["counts"][there]
 
     def _caught_up(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The rows as a table that moves as a whole would have them now: a copy."""
-        if self.file is not None:
-            values, counts = self.file.read(rows)
-        else:
-            values, counts = self.values[rows], self.counts[rows]
+        values, counts = self.values[rows], self.counts[rows]
         self.rule.catch_up(values, counts[:, LAST_STEP], int(self.clock))
         return values, counts
 
@@ -314,19 +281,23 @@ class LabelTable(nn.Module):
             if isinstance(saved, Tensor) and len(saved) == self.rows:
                 state[prefix + name] = saved[self.own]
         super()._load_from_state_dict(state, prefix, *others)
-        if self.files is not None:
-            self.files.go_back(int(self.clock))
-            self._use_file()
 
     def extra_repr(self) -> str:
         """Size and settings."""
         return f"rows={self.rows}, width={self.width}, rule={self.rule!r}"
 
 
-def _untouched_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Zeros that take no memory before they are written to, as a table that is yet to be divided.
-
-    NumPy asks the system for them, PyTorch writes them.
-    """
+def _untouched_zeros(shape: tuple[int, ...], dtype: torch.dtype, folder: Path | None) -> Tensor:
+    """Zeros that take no space before they are written to, in memory or in an unnamed file."""
     size = math.prod(shape) * dtype.itemsize
-    return torch.from_numpy(np.zeros(size, np.uint8)).view(dtype).view(shape)
+    if folder is None:
+        content = np.zeros(size, np.uint8)  # PyTorch would write them
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as file:
+            file.truncate(max(1, size))
+            space = mmap.mmap(file.fileno(), max(1, size))
+        if hasattr(mmap, "MADV_RANDOM"):  # rows are drawn at random: reading ahead is in vain
+            space.madvise(mmap.MADV_RANDOM)
+        content = np.frombuffer(space, np.uint8, size)
+    return torch.from_numpy(content).view(dtype).view(shape)

@@ -8,30 +8,29 @@ Every unlabeled example has a label of its own, y = f(w), and the model is train
     g_w = ∇w ‖EMA(g_ℓ) − g_u‖²     what Adam descends in w, in the normalized metric
 
 This file is g_u (`forward`) and g_w (`update`). T(i)·g_ℓ is another term:
-`T * Supervised() + LGA(...)`.
+`T * Supervised() + LGA(...)`, with i counted from 0. What the paper leaves open is decided so: both
+averages are bias-corrected and include the current value (`labels.alignment`), and batches are
+drawn without replacement, each row once an epoch (`training.batches`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from labelgrad.certainty import Certainty
+from labelgrad.distributed import Group
 from labelgrad.functional import cosine, with_gradient
-from labelgrad.group import ALONE, Group, here
 from labelgrad.labels.alignment import SLOPES, Gap, forward_mode
-from labelgrad.labels.evidence import Evidence
-from labelgrad.labels.lazy_adam import LazyAdam
-from labelgrad.labels.rate import label_schedule
-from labelgrad.labels.table import Drawn, LabelTable, Rule
+from labelgrad.labels.rules import Evidence, LazyAdam, Rule, label_schedule
+from labelgrad.labels.table import Drawn, LabelTable
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.methods import Problem, SearchRange, register
-from labelgrad.objective import Labeled, Objective
-from labelgrad.schedules import Ramp, describe
+from labelgrad.objective import Certainty, Labeled, Objective
+from labelgrad.schedules import Ramp
 from labelgrad.step import Step
 
 
@@ -48,12 +47,13 @@ class LGA(Objective):
     `rows` is how many unlabeled examples there are, `width` how many numbers a label has: the
     classes, or the targets of a regression (then with `loss=SquaredError()`). How the labels move
     is their `rule`: `LazyAdam(0.1)` is the paper's Algorithm 1 at that rate, `SGD(1e-3)` its
-    simplified form, `Evidence()` needs no rate (`labelgrad.labels.evidence`).
+    simplified form, `Evidence()` needs no rate (`labelgrad.labels.rules`).
 
     `gradient_decay` and `moment_decay` smooth g_ℓ and the metric, which is close to Euclidean when
     `epsilon` is large, and Euclidean when `power` is 0; without a `power` it is the rule's: ½, the
     paper's, or ¼ for evidence. The slope of the labels is exact by `"forward-mode"`, cheaper and
-    approximate by `"finite-difference"`. With a `folder` the label table is a file.
+    approximate by `"finite-difference"`. With a `folder` the label table is
+    memory-mapped from a file there (see `LabelTable`).
 
     A weight scales the pull on the model alone: `0 * LGA(...)` still learns its labels.
 
@@ -68,7 +68,7 @@ class LGA(Objective):
     averaged = True
     owns_rows = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - settings
         self,
         rows: int,
         width: int,
@@ -88,28 +88,14 @@ class LGA(Objective):
             raise ValueError(f"`slope` must be one of {', '.join(SLOPES)}, got {slope!r}.")
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.slope = SLOPES[slope]
-        # Files are opened at once, by those who will train; rows in memory are divided by `join`.
-        group = ALONE if folder is None else here()
-        self.table = LabelTable(
-            rows, width, loss=self.loss, rule=rule, folder=folder, dtype=dtype, group=group
-        )
+        self.table = LabelTable(rows, width, loss=self.loss, rule=rule, folder=folder, dtype=dtype)
         self.gap = Gap(
             gradient_decay=gradient_decay,
             moment_decay=moment_decay,
             epsilon=epsilon,
             power=self.table.rule.metric_power if power is None else power,
         )
-        self.settings: dict[str, Any] = {
-            "rows": rows,
-            "width": width,
-            "rule": self.table.rule,
-            "loss": self.loss,
-            "gradient_decay": gradient_decay,
-            "moment_decay": moment_decay,
-            "epsilon": epsilon,
-            "power": self.gap.power,
-            "slope": slope,
-        }
+        self._slope_name = slope
 
     def forward(self, step: Step) -> Tensor:
         self._check_width(step.unlabeled_outputs)
@@ -118,11 +104,11 @@ class LGA(Objective):
         loss = step.weighed(loss)
         pull = step.gradient(loss)
         _ = step.labeled_gradient  # the update needs it, when the graphs are gone
-        step.kept[self] = Pulled(drawn, pull)
+        step.saved[self] = Pulled(drawn, pull)
         return with_gradient(loss, pull, step.params)
 
     def update(self, step: Step) -> None:
-        parts, pulled = step.parts, [part.kept[self] for part in step.parts]
+        parts, pulled = step.parts, [part.saved[self] for part in step.parts]
         labeled = _mean([part.labeled_gradient for part in parts])
         pull = _mean([each.gradient for each in pulled])
         gap, scaled = self.gap(labeled, pull)
@@ -137,7 +123,7 @@ class LGA(Objective):
         step.report("cosine", cosine(labeled, pull))
 
     def each(self, step: Step) -> Labeled:
-        labels = step.kept[self].drawn.labels.to(step.unlabeled_outputs)
+        labels = step.saved[self].drawn.labels.to(step.unlabeled_outputs)
         losses = F.cross_entropy(step.unlabeled_outputs, labels, reduction="none")
         return Labeled(labels, losses)
 
@@ -159,23 +145,16 @@ class LGA(Objective):
         )
 
     def measure(self, truth: Tensor) -> dict[str, float]:
-        count, group = self.table.rows, self.table.group
-        found = []  # of each part that this process's labels come in
+        is_value, group = truth.dtype.is_floating_point, self.table.group
+        total = torch.zeros((), dtype=torch.float64)
         for rows, labels in self.table.parts(own=True):
-            true, labels = truth[rows], labels.to(truth.device)
-            if truth.dtype.is_floating_point:
-                apart = (labels - true.reshape_as(labels)).square().mean()
-                found.append(len(labels) / count * apart)
+            labels, true = labels.cpu(), truth[rows].cpu()
+            if is_value:
+                total += (labels - true.reshape_as(labels)).double().square().mean(1).sum()
             else:
-                found.append((labels.argmax(-1) == true).double().sum() / count)
-        total = found[0] if len(found) == 1 else torch.stack(found).sum()
-        total = group.size * group.average(total)
-        if truth.dtype.is_floating_point:
-            return {"imputed_rmse": float(total.sqrt())}
-        return {"imputed_accuracy": float(total)}
-
-    def after_checkpoint(self) -> None:
-        self.table.after_checkpoint()
+                total += (labels.argmax(-1) == true).sum()
+        mean = float(group.size * group.average(total)) / self.table.rows
+        return {"imputed_rmse": mean**0.5} if is_value else {"imputed_accuracy": mean}
 
     def _check_width(self, outputs: Tensor) -> None:
         if outputs.shape[1:] != (self.table.width,):
@@ -185,7 +164,12 @@ class LGA(Objective):
             )
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={describe(value)}" for name, value in self.settings.items())
+        table, gap = self.table, self.gap
+        return (
+            f"rows={table.rows}, width={table.width}, rule={table.rule!r}, loss={self.loss!r}, "
+            f"gradient_decay={gap.labeled_gradient.decay}, moment_decay={gap.fourth_moment.decay}, "
+            f"epsilon={gap.epsilon}, power={gap.power}, slope={self._slope_name!r}"
+        )
 
 
 def _mean(vectors: list[Tensor]) -> Tensor:
@@ -207,7 +191,7 @@ AS_FOUND = SearchRange(1.0, 1.0, 1.0)  # the weight of the true labels in a sear
     search={"speed": SPEED, "supervised.weight": AS_FOUND},
 )
 def lga(problem: Problem, speed: float = 1.0) -> Objective:
-    """`speed` is how fast the labels learn, in units of the rule in `labels.rate`."""
+    """`speed` is how fast the labels learn, in units of `label_schedule`."""
     size = problem.rows, problem.width
     rate = label_schedule(*size, problem.batch_size, problem.steps)
     rule = LazyAdam(Ramp(rate.steps, speed * rate.top))

@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from itertools import count
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -98,6 +99,9 @@ class Examples:
             found = torch.as_tensor(self.x[rows.numpy()])
         return found if self.transform is None else self.transform(found)
 
+    def __getitem__(self, places: Tensor) -> Tensor:
+        return self.take(places)
+
     def parts(self, size: int = 1000) -> Iterator[Tensor]:
         """All of them in their order, so many at a time."""
         for places in torch.arange(len(self)).split(size):
@@ -151,12 +155,27 @@ def _epoch(shuffle: Shuffle, epoch: int) -> Tensor:
     return torch.randperm(shuffle.count, generator=generator)
 
 
-class TensorBatches:
+class _Shuffled:
+    """Examples in the order of a seed; labeled and unlabeled ones shuffle differently."""
+
+    def __init__(self, examples: Examples, batch_size: int, seed: int):
+        self.examples, self.batch_size, self.seed = examples, batch_size, seed
+        self.order = Shuffle(len(examples), batch_size, seed, 0 if examples.y is None else 1)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def labels(self) -> Tensor | None:
+        return self.examples.labels
+
+
+class TensorBatches(_Shuffled):
     """Shuffled minibatches, without end, of a tensor in memory or of some of its rows.
 
     NumPy arrays will do: what they hold is not copied, unless it must be made 32 bits.
 
-    `transform` turns the stored rows of a batch into what a network sees, so that pictures can stay
+    `transform` turns the stored rows of a batch into what a network sees, so that images can stay
     bytes. Trainings that share `x` share its memory.
 
     >>> batches = TensorBatches(torch.arange(5.0), batch_size=2, seed=3)
@@ -178,17 +197,9 @@ class TensorBatches:
         transform: Transform | None = None,
     ):
         x = as_tensor("x", x)
-        self.examples = Examples(x, None if y is None else as_labels(y), rows, transform)
-        self.batch_size, self.seed = batch_size, seed
-        self.order = Shuffle(len(self.examples), batch_size, seed, 0 if y is None else 1)
+        labels = None if y is None else as_labels(y)
+        super().__init__(Examples(x, labels, rows, transform), batch_size, seed)
         _check_finite(x)
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    @property
-    def labels(self) -> Tensor | None:
-        return self.examples.labels
 
     def batch(self, step: int) -> Batch:
         places = self.order.places(step)
@@ -198,7 +209,7 @@ class TensorBatches:
         return _described(self, tuple(self.examples.x.shape[1:]), self.examples.fingerprint())
 
 
-class DatasetBatches:
+class DatasetBatches(_Shuffled):
     """Shuffled minibatches that are read as they are needed: data larger than memory.
 
     `data` is any PyTorch `Dataset`, or anything that an array of row numbers can index, such as a
@@ -230,18 +241,9 @@ class DatasetBatches:
         if workers < 0:
             raise ValueError(f"`workers` must be at least 0, got {workers}.")
         readable = _ByItem(data) if isinstance(data, Dataset) else data
-        self.examples = Examples(readable, y, rows, transform)
-        self.batch_size, self.seed, self.workers = batch_size, seed, workers
-        self.order = Shuffle(len(self.examples), batch_size, seed, 0 if y is None else 1)
-        self._fingerprint = fingerprint
+        super().__init__(Examples(readable, y, rows, transform), batch_size, seed)
+        self.workers, self._fingerprint = workers, fingerprint
         self._ahead = threading.local()  # each thread has a reader, and the step it gives next
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    @property
-    def labels(self) -> Tensor | None:
-        return self.examples.labels
 
     def batch(self, step: int) -> Batch:
         places = self.order.places(step)
@@ -265,8 +267,8 @@ class DatasetBatches:
     def _read_ahead(self, step: int) -> Tensor:
         if getattr(self._ahead, "step", None) != step:
             loader = DataLoader(
-                _Batchwise(self.examples),
-                sampler=_PlacesFrom(self.order, step),
+                cast("Dataset[Tensor]", self.examples),
+                sampler=map(self.order.places, count(step)),
                 batch_size=None,
                 num_workers=self.workers,
                 generator=torch.Generator(),  # its own: PyTorch's would be drawn from
@@ -300,29 +302,6 @@ class _ByItem:
         for example in examples:
             _check_no_dictionary("an item of the data", example)
         return torch.stack([torch.as_tensor(example) for example in examples])
-
-
-class _Batchwise(Dataset[Tensor]):
-    """Examples indexed by all places of a batch at once."""
-
-    def __init__(self, examples: Examples):
-        self.examples = examples
-
-    def __getitem__(self, places: Tensor) -> Tensor:
-        return self.examples.take(places)
-
-
-class _PlacesFrom:
-    """The places of every step from one on, without end."""
-
-    def __init__(self, order: Shuffle, step: int):
-        self.order, self.step = order, step
-
-    def __iter__(self) -> Iterator[Tensor]:
-        step = self.step
-        while True:
-            yield self.order.places(step)
-            step += 1
 
 
 def as_labels(y: Tensor | ArrayLike) -> Tensor:

@@ -1,10 +1,13 @@
-"""What a run keeps in its folder: checkpoints, and the record of its evaluations.
+"""What a run writes into its folder: checkpoints, and the log of its evaluations.
 
 A checkpoint is one file of named tensors and a little JSON, named by its step (`labelgrad.files`):
-whole or not there at all, and never any code in it. Damage is found when it is read, and the one
-before it is kept for that case. Rows of a label table that are too many for one file lie beside it
-in files of a range each, which it names by their digests. The record is JSON lines, written as the
-run goes.
+whole or absent, and never any code in it. Damage is found when it is read, and the checkpoint
+before it is kept for that case. The log is JSON lines, written as the run goes.
+
+A small label table is in the checkpoint itself. A larger one is in files beside it, of a range of
+rows each, which it names by their digests. Rank zero writes: it receives the rows of other
+processes some at a time, so that it never holds more of them than that, and no machine needs to
+see another's disk. When a run resumes, rank zero reads, and each process takes its own rows.
 """
 
 from __future__ import annotations
@@ -12,21 +15,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
-import subprocess
 import warnings
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-import labelgrad
+from labelgrad.distributed import Group
 from labelgrad.files import digest, read_tensors, write_tensors
-from labelgrad.training.errors import CheckpointError
+from labelgrad.labels.table import LabelTable
+
+ROWS_SIZE = 2**26  # bytes of rows that are held at once, and of a table that is small
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint could not be written, read, or used here."""
 
 
 @dataclass
@@ -64,42 +72,16 @@ def unpack_optimizer(
     optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], info: dict[str, Any]
 ) -> None:
     """Put back what `pack_optimizer` gave."""
-    _check_groups(info["groups"], optimizer.state_dict()["param_groups"])
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**tensors, **info["plain"]}.items():
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": info["groups"]})
-    names = {tuple(sorted(values)) for values in optimizer.state.values() if values}
-    if len(names) > 1:
-        raise ValueError("the optimizer's state lacks a part of some parameters")
     for parameter, values in optimizer.state.items():
         for name, value in values.items():
-            if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
-                raise ValueError(f"the optimizer's {name} has the shape {tuple(value.shape)}")
             if isinstance(value, Tensor) and value.shape == parameter.shape:
                 # A fused optimizer takes for granted that state and parameter lie alike in memory.
                 values[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-
-
-def _check_groups(saved: Any, wanted: list[dict[str, Any]]) -> None:
-    """Refuse groups of parameters that this optimizer could not have written."""
-    alike = len(saved) == len(wanted) and all(
-        mine.keys() == group.keys()
-        and mine["params"] == group["params"]
-        and all(_kind(mine[name]) == _kind(value) for name, value in group.items())
-        for mine, group in zip(saved, wanted, strict=True)
-    )
-    if not alike:
-        raise ValueError("the optimizer's settings are not such as it has")
-
-
-def _kind(value: Any) -> Any:
-    """What sort of plain value it is; JSON makes lists of tuples, and whole numbers are numbers."""
-    if isinstance(value, list | tuple):
-        return [_kind(each) for each in value]
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float if is_number else type(value)
 
 
 class RowFile(NamedTuple):
@@ -144,11 +126,11 @@ class Checkpoints:
         digest = self._write(self.folder / file, State(tensors, {"rows": [rows.start, rows.stop]}))
         return RowFile(name, file, digest)
 
-    def load_rows(self, kept: RowFile) -> tuple[slice, dict[str, Tensor]]:
+    def load_rows(self, saved: RowFile) -> tuple[slice, dict[str, Tensor]]:
         """The rows that were saved, and which they are; a ValueError if they are damaged."""
-        tensors, info = read_tensors(self.folder / kept.file)
-        if digest(tensors, json.dumps(info)) != kept.digest:
-            raise ValueError(f"{kept.file} is of another checkpoint")
+        tensors, info = read_tensors(self.folder / saved.file)
+        if digest(tensors, json.dumps(info)) != saved.digest:
+            raise ValueError(f"{saved.file} is of another checkpoint")
         return slice(*info["rows"]), tensors
 
     def _write(self, path: Path, state: State) -> str:
@@ -156,7 +138,7 @@ class Checkpoints:
             return write_tensors(path, state.tensors, state.info)
         except OSError as error:
             raise CheckpointError(
-                f"the checkpoint {path} could not be written ({error}); {self._what_is_left()}"
+                f"the checkpoint {path} could not be written ({error}); {self._remaining()}"
             ) from error
 
     def load(self, device: torch.device | str = "cpu") -> State | None:
@@ -165,22 +147,73 @@ class Checkpoints:
         for path in reversed(self.files()):
             try:
                 tensors, info = read_tensors(path)
-                for kept in info.get("rows", ()):
-                    self.load_rows(RowFile(*kept))  # whole, too?
+                for saved in info.get("rows", ()):
+                    self.load_rows(RowFile(*saved))  # raises if damaged
             except (OSError, ValueError) as error:
                 damaged = f"the checkpoint {path} is damaged ({error})"
                 warnings.warn(f"{damaged}; trying the one before it.", stacklevel=2)
             else:
                 return State({name: t.to(device) for name, t in tensors.items()}, info)
         if damaged is not None:
-            raise CheckpointError(f"{damaged} and no other is left; remove it to start anew.")
+            raise CheckpointError(f"{damaged} and no other is left; remove it to start again.")
         return None
 
-    def _what_is_left(self) -> str:
+    def _remaining(self) -> str:
         whole = self.files()
         if not whole:
             return "there is no earlier one; make room and start again."
         return f"the one before it, {whole[-1].name}, is kept; make room and resume from there."
+
+
+def collect_rows(
+    state: State, tables: Mapping[str, LabelTable], checkpoints: Checkpoints | None
+) -> CheckpointError | None:
+    """Bring the rows of all processes into rank zero's state, or into files beside it.
+
+    Returns what kept rank zero, which has `checkpoints`, from writing: by then the others have
+    sent their rows, and wait for nothing.
+
+    >>> table = LabelTable(5, 2)
+    >>> state = State({f"table.{name}": value for name, value in table.state_dict().items()})
+    >>> collect_rows(state, {"table": table}, None)
+    >>> state.tensors["table.values"].shape
+    torch.Size([5, 3, 2])
+    """
+    failure, files = None, []
+    for name, table in tables.items():
+        if table.nbytes <= ROWS_SIZE:
+            parts = [part for _, part in table.row_parts(ROWS_SIZE)]
+            for key in parts[0]:
+                state.tensors[f"{name}.{key}"] = torch.cat([part[key] for part in parts])
+            continue
+        del state.tensors[f"{name}.values"], state.tensors[f"{name}.counts"]
+        for rows, part in table.row_parts(ROWS_SIZE):
+            if checkpoints is not None and failure is None:
+                try:
+                    files.append(checkpoints.save_rows(state.info["step"], name, rows, part))
+                except CheckpointError as error:
+                    failure = error
+    if files:
+        state.info["rows"] = files
+    return failure
+
+
+def restore_rows(
+    state: State,
+    tables: Mapping[str, LabelTable],
+    load: Callable[[State], None],
+    checkpoints: Checkpoints | None,
+    group: Group,
+) -> None:
+    """Load a state, and into its tables the rows in files beside it, each process its own."""
+    files = [RowFile(*saved) for saved in state.info.get("rows", ())]
+    for name in {file.table for file in files}:  # rows as they are now, which files will replace
+        state.tensors = {**tables[name].state_dict(prefix=f"{name}."), **state.tensors}
+    load(state)
+    for file in files:
+        read = None if checkpoints is None else partial(checkpoints.load_rows, file)
+        rows, part = group.on_rank_zero(cast("Callable[[], tuple[slice, dict[str, Tensor]]]", read))
+        tables[file.table].put_rows(rows, part)
 
 
 class Log:
@@ -227,7 +260,7 @@ class Log:
         if self.digest != digest:
             raise CheckpointError(
                 f"{self.path} must hold the first {position} bytes of this run's record, and does "
-                f"not; put it back, or remove {self.path.parent} to train that anew."
+                f"not; put it back, or remove {self.path.parent} to start again."
             )
         os.truncate(self.path, position)
         self.position = position
@@ -249,34 +282,3 @@ class Log:
             ) from error
         self.position += len(data)
         self._content.update(data)
-
-
-@cache
-def revision() -> dict[str, str | None]:
-    """Which code this is: the package's version, its own git revision or none, PyTorch's."""
-    return {
-        "labelgrad": labelgrad.__version__,
-        "revision": _own_commit(Path(labelgrad.__file__).parent),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def _own_commit(package: Path) -> str | None:
-    """The commit of the repository whose top folder holds the package, and which tracks it.
-
-    Installed below somebody else's repository, their commit says nothing about this code.
-    """
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(package), *words]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-        return found.stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", "__init__.py")
-        if Path(git("rev-parse", "--show-toplevel")).resolve() != package.parent.resolve():
-            return None
-        return git("describe", "--always", "--dirty", "--abbrev=12")
-    except (OSError, subprocess.SubprocessError):
-        return None

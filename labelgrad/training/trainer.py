@@ -11,22 +11,26 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from labelgrad.distributed import Group, current_group
 from labelgrad.functional import flatten, mixed_seed
-from labelgrad.group import Group, here
 from labelgrad.labels.table import LabelTable
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
-from labelgrad.schedules import Schedule, check_rate, describe, value_at
+from labelgrad.schedules import Schedule, check_count, check_rate, describe, value_at
 from labelgrad.shared_norm import has_batch_norm
 from labelgrad.step import Step, Views, bare, may_draw
 from labelgrad.training.batches import Batches
 from labelgrad.training.checkpoint import State, pack_optimizer, unpack_optimizer
-from labelgrad.training.errors import TrainingDivergedError
 from labelgrad.training.evaluation import as_outputs, evaluating
 
 MakeOptimizer = Callable[..., torch.optim.Optimizer]
 Groups = Callable[[nn.Module], Sequence[dict[str, Any]]]
+PLAIN_SETTINGS = ("weight_average", "clip_norm", "accumulate", "autocast", "joint_pass", "seed")
 ADAM: MakeOptimizer = partial(torch.optim.Adam, fused=True)
+
+
+class TrainingDivergedError(RuntimeError):
+    """A loss or gradient stopped being a finite number."""
 
 
 class Trainer:
@@ -42,12 +46,13 @@ class Trainer:
     `groups` gives the optimizer's parameter groups; one with a learning rate of its own keeps it,
     and a schedule scales it. `clip_norm` bounds the length of the gradient. `accumulate` cuts every
     batch into so many parts, whose gradients are averaged: less memory for the same step.
-    `autocast=torch.bfloat16` computes the model's passes in that precision. The model may be
+    `autocast=torch.bfloat16` computes the model's passes in that precision. With a `joint_pass`
+    batch norm sees labeled and unlabeled examples as one batch (see `Step`). The model may be
     compiled by `torch.compile`.
 
     Where `torchrun` started several processes, they train together: the batches are those of one
-    process, and each takes its part (`labelgrad.group`). With `group=ALONE` this one trains by
-    itself.
+    process, and each takes its part (`labelgrad.distributed`). With `group=ALONE` this one trains
+    by itself.
 
     >>> from labelgrad import MLP, Supervised, TensorBatches
     >>> data = TensorBatches(torch.randn(20, 4), torch.arange(20) % 2, batch_size=10)
@@ -57,7 +62,7 @@ class Trainer:
     True
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - settings
         self,
         model: nn.Module,
         objective: Objective,
@@ -73,10 +78,10 @@ class Trainer:
         clip_norm: float | None = None,
         accumulate: int = 1,
         autocast: torch.dtype | None = None,
+        joint_pass: bool = False,
         seed: int = 0,
         group: Group | None = None,
     ):
-        _check_settings(learning_rate, weight_average, clip_norm, accumulate, autocast)
         self.model, self.objective = model, objective
         self._trained = [p for p in bare(model).parameters() if p.requires_grad]
         if not self._trained:
@@ -87,18 +92,22 @@ class Trainer:
         self.labeled, self.unlabeled = labeled, unlabeled
         self.learning_rate, self.seed, self.index, self.views = learning_rate, seed, 0, views
         self.weight_average, self.clip_norm = weight_average, clip_norm
-        self.accumulate, self.autocast = accumulate, autocast
+        self.accumulate, self.autocast, self.joint_pass = accumulate, autocast, joint_pass
         self.loss: Loss = CrossEntropy() if loss is None else loss
+        self._check_settings()
         self._check_labels()
         leaves = list(objective.leaves())
-        self.group = here() if group is None else group
+        self.group = current_group() if group is None else group
         for term in leaves:
             term.join(self.group)
             term.begin(bare(model), self.loss, 0 if unlabeled is None else len(unlabeled))
         # What is remembered of a part would be kept until the last one: then there is less to gain.
         alone = bare(model) is model and accumulate == 1
         self._remember = alone and any(term.replays for term in leaves)
-        self._keep_graph = any(term.shares_graph for term in leaves)
+        # Two that each hand over a gradient of the unlabeled pass share it, as two LGA do.
+        handed_over = sum(term.averaged and term.name != "supervised" for term in leaves)
+        shared = handed_over > 1 or any(term.shares_graph for term in leaves)
+        self._keep_graph = joint_pass or shared
         self._check_compiled()
         self._owned = any(term.owns_rows for term in leaves)
         self._averages = self.group.size > 1 and not all(term.averaged for term in leaves)
@@ -111,7 +120,10 @@ class Trainer:
         self._shares = [_share(group["lr"], rate) for group in self.optimizer.param_groups]
         if not model.training:
             model.train()
-        self._average = None if weight_average is None else _averaged(bare(model), weight_average)
+        self._average: AveragedModel | None = None
+        if weight_average is not None:
+            ema = get_ema_multi_avg_fn(weight_average)
+            self._average = AveragedModel(bare(model), multi_avg_fn=ema, use_buffers=True)
         if self.group.size > 1:
             self._check_group()
 
@@ -126,7 +138,7 @@ class Trainer:
         return self._trained[0].device
 
     def step(self) -> dict[str, float]:
-        """Move the model once, and say what happened: step, loss, and `term/name` of the terms."""
+        """Move the model once; returns the step, the loss and `term/name` of what terms report."""
         parts = self._next().cut(self.accumulate)
         self.optimizer.zero_grad(set_to_none=True)
         records = []
@@ -140,8 +152,8 @@ class Trainer:
             records.append({"loss": loss.detach(), **part.records})
         if self._averages:
             self._average_gradients()
-        said = self._means(records)
-        self._check_finite_and_clip(said)
+        measured = self._means(records)
+        self._check_finite_and_clip(measured)
         whole = parts[-1]
         whole.records, whole.term = {}, self._term
         self.objective.update(whole)
@@ -153,7 +165,7 @@ class Trainer:
         if self._average is not None:
             self._average.update_parameters(bare(self.model))
         self.index += 1
-        return {"step": self.index, **said, **self._means([whole.records])}
+        return {"step": self.index, **measured, **self._means([whole.records])}
 
     def _means(self, records: Sequence[dict[str, Tensor]]) -> dict[str, float]:
         """What was recorded, as means over the parts that did so and over all processes."""
@@ -171,15 +183,13 @@ class Trainer:
             gradient.copy_(mean.view_as(gradient))
 
     def _next(self) -> Step:
-        device = self.device
-        drawn = [
-            batches.batch(self.index).to(device)
-            for batches in (self.labeled, self.unlabeled)
-            if batches is not None
-        ]
+        unlabeled, rows = self.unlabeled, None
+        if unlabeled is not None and self._owned:
+            rows = len(unlabeled)
         return Step(
             self.model,
-            *drawn,
+            self.labeled.batch(self.index).to(self.device),
+            None if unlabeled is None else unlabeled.batch(self.index).to(self.device),
             loss=self.loss,
             index=self.index,
             views=self.views,
@@ -189,14 +199,15 @@ class Trainer:
             autocast=self.autocast,
             draws=self._draws,
             group=self.group,
-            owned=len(self.unlabeled) if self._owned and self.unlabeled is not None else None,
+            owned=rows,
+            joint_pass=self.joint_pass,
         )
 
     @property
     def tables(self) -> dict[str, LabelTable]:
-        """The label tables in memory by their names in `state`, of which this has its own rows."""
+        """The label tables by their names in `state`; each process has its own rows of them."""
         found = self.objective.named_modules(prefix="objective")
-        return {k: each for k, each in found if isinstance(each, LabelTable) and each.file is None}
+        return {name: each for name, each in found if isinstance(each, LabelTable)}
 
     @property
     def state(self) -> State:
@@ -227,7 +238,7 @@ class Trainer:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What must be the same for a checkpoint to be taken up; all of the data are looked at."""
+        """What must be the same for a checkpoint to be resumed; all of the data are read."""
         inner = bare(self.model)
         shapes = ", ".join(str(tuple(p.shape)) for p in inner.parameters())
         defaults = sorted(self.optimizer.defaults.items())
@@ -240,14 +251,24 @@ class Trainer:
             "learning_rate": describe(self.learning_rate),
             "groups": ", ".join(f"{share:g}" for share in self._shares),
             "views": repr(self.views),
-            "weight_average": str(self.weight_average),
-            "clip_norm": str(self.clip_norm),
-            "accumulate": str(self.accumulate),
-            "autocast": str(self.autocast),
-            "seed": str(self.seed),
+            **{name: str(getattr(self, name)) for name in PLAIN_SETTINGS},
             "labeled": self.labeled.fingerprint(),
             "unlabeled": "none" if self.unlabeled is None else self.unlabeled.fingerprint(),
         }
+
+    def _check_settings(self) -> None:
+        check_rate("learning_rate", self.learning_rate)
+        if self.weight_average is not None and not 0 <= self.weight_average < 1:
+            average = self.weight_average
+            raise ValueError(f"`weight_average` must be at least 0 and below 1, got {average}.")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ValueError(f"`clip_norm` must be more than 0, got {self.clip_norm}.")
+        check_count("accumulate", self.accumulate)
+        if self.autocast not in (None, torch.bfloat16):
+            raise ValueError(
+                f"`autocast` must be torch.bfloat16, got {self.autocast}: a smaller range would "
+                f"need the loss to be scaled."
+            )
 
     def _check_labels(self) -> None:
         labels = self.labeled.labels
@@ -259,18 +280,14 @@ class Trainer:
         try:
             with evaluating(self.model):
                 outputs = as_outputs(bare(self.model)(first))
-        except RuntimeError as error:
-            raise ValueError(
-                f"the model must take examples of the shape {tuple(first.shape[1:])}, and it does "
-                f"not ({str(error).splitlines()[0]}); change its first layers, or the data."
-            ) from error
-        except (TypeError, LookupError, AttributeError) as error:  # it wants something else
+        except (RuntimeError, TypeError, LookupError, AttributeError) as error:
             reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
-            kind = type(bare(self.model)).__name__
             raise ValueError(
-                f"the model must take one tensor of examples, and {kind} does not ({reason}); one "
-                f"that takes a dictionary, as those of transformers do, goes into a module that "
-                f"makes the dictionary of a tensor of tokens."
+                f"the model must take one tensor of examples of the shape "
+                f"{tuple(first.shape[1:])}, and {type(bare(self.model)).__name__} does not "
+                f"({reason}); change its first layers, or the data. A model that takes a "
+                f"dictionary, as those of transformers do, goes into a module that makes the "
+                f"dictionary of a tensor of tokens."
             ) from error
         if outputs.ndim != 2:
             raise ValueError(
@@ -285,19 +302,18 @@ class Trainer:
         from torch._functorch import config
 
         if config.donated_buffer:
-            terms = [leaf.name for leaf in self.objective.leaves() if leaf.shares_graph]
             raise ValueError(
-                f"a compiled model gives its buffers away, and {' and '.join(terms)} needs the "
-                f"pass that other terms use: set torch._functorch.config.donated_buffer = False "
+                f"a compiled model gives its buffers away, and {self.objective!r} needs one pass "
+                f"for several gradients: set torch._functorch.config.donated_buffer = False "
                 f"before the model is compiled, or train it uncompiled."
             )
 
     def _check_group(self) -> None:
         """Refuse what the processes cannot do together, and begin from the first one's weights."""
-        self.group.agree(self.settings)
-        self.group.first(self._check_shares)
+        self.group.check_same(self.settings)
+        self.group.on_rank_zero(self._check_shares)
         for value in (*bare(self.model).parameters(), *bare(self.model).buffers()):
-            value.data.copy_(self.group.given_by(0, value.data))
+            value.data.copy_(self.group.broadcast(value.data))
 
     def _check_shares(self) -> None:
         """Refuse batches and models that cannot be shared by so many."""
@@ -316,8 +332,8 @@ class Trainer:
                 "would each see their own part of the batch; train it uncompiled."
             )
 
-    def _check_finite_and_clip(self, said: dict[str, float]) -> None:
-        for name, value in said.items():
+    def _check_finite_and_clip(self, measured: dict[str, float]) -> None:
+        for name, value in measured.items():
             if name.endswith("/loss") and not math.isfinite(value):
                 raise TrainingDivergedError(
                     f"the loss turned {value} at step {self.index} in the term "
@@ -334,27 +350,6 @@ class Trainer:
             torch.nn.utils.clip_grads_with_norm_(self._trained, self.clip_norm, length)
 
 
-def _check_settings(
-    learning_rate: float | Schedule,
-    weight_average: float | None,
-    clip_norm: float | None,
-    accumulate: int,
-    autocast: torch.dtype | None,
-) -> None:
-    check_rate("learning_rate", learning_rate)
-    if weight_average is not None and not 0 <= weight_average < 1:
-        raise ValueError(f"`weight_average` must be at least 0 and below 1, got {weight_average}.")
-    if clip_norm is not None and not clip_norm > 0:
-        raise ValueError(f"`clip_norm` must be more than 0, got {clip_norm}.")
-    if accumulate < 1:
-        raise ValueError(f"`accumulate` must be at least 1, got {accumulate}.")
-    if autocast not in (None, torch.bfloat16):
-        raise ValueError(
-            f"`autocast` must be torch.bfloat16, got {autocast}: a smaller range would need the "
-            f"loss to be scaled."
-        )
-
-
 def _share(own: float, rate: float) -> float:
     """A group's learning rate as a part of the trainer's."""
     if own == rate:
@@ -365,11 +360,6 @@ def _share(own: float, rate: float) -> float:
             f"at 0 cannot scale it; let the schedule begin above 0."
         )
     return own / rate
-
-
-def _averaged(model: nn.Module, decay: float) -> AveragedModel:
-    rule = get_ema_multi_avg_fn(decay)
-    return AveragedModel(model, multi_avg_fn=rule, use_buffers=True)
 
 
 def _mean(values: list[Tensor]) -> Tensor:

@@ -1,0 +1,454 @@
+"""LGA with scikit-learn's interface: a network that learns from labeled and unlabeled rows.
+
+Rows without a label carry -1 in a classification and NaN in a regression.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import narwhals as nw
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+from torch import Tensor, nn
+
+from labelgrad.functional import one_thread
+from labelgrad.labels.rules import Evidence, LazyAdam
+from labelgrad.losses import CrossEntropy, Loss, SquaredError
+from labelgrad.models.mlp import MLP
+from labelgrad.objective import Objective
+from labelgrad.objectives.lga import LGA
+from labelgrad.objectives.supervised import Supervised
+from labelgrad.schedules import Schedule, check_count
+from labelgrad.training.batches import TensorBatches
+from labelgrad.training.evaluation import fit_temperature, predict
+from labelgrad.training.recipe import Recipe, Run
+
+Array = NDArray[Any]
+STEPS, RATE = 2000, 1e-3
+REGRESSION_RATE = 2e-4
+REGRESSION_STEPS, STEPS_PER_LABEL = (300, 5000), 5  # overfitted values are worse than half-learned
+ROW_LENGTH = 3.0  # of a row as the default network sees it, however many columns there are
+FOLDS = 4
+NEEDS_Y = (
+    "this estimator requires y to be passed, but the target y is None: give a label for each row."
+)
+
+
+def as_seed(random_state: Any) -> int:
+    """A seed: the number itself, or one that is drawn from what scikit-learn makes of it.
+
+    >>> as_seed(3)
+    3
+    """
+    if isinstance(random_state, int | np.integer):
+        check_count("random_state", random_state, least=0, most=2**63 - 1)
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def known_classes(y: Any) -> tuple[Array, Array]:
+    """The known labels, and which rows have one; -1 and missing labels are unlabeled.
+
+    >>> known_classes(np.array([2, -1, 5]))
+    (array([2, 5]), array([ True, False,  True]))
+    """
+    y = _as_array(y, missing=-1)
+    if y.dtype.kind == "f":
+        check_array(y, ensure_2d=False, input_name="y")  # NaN is no class
+    unlabeled = [label is None or label != label or label == -1 for label in y.tolist()]
+    labeled = ~np.array(unlabeled, dtype=bool)
+    labels = y[labeled]
+    if labels.dtype.kind == "U" and (labels == "-1").any():
+        raise ValueError(
+            "y must hold text or numbers, got text with '-1' in it; make an array of objects, with "
+            "-1 or None where there is no label."
+        )
+    if labels.dtype.kind == "u" and (labels == np.iinfo(labels.dtype).max).any():
+        raise ValueError(
+            f"y must hold classes in a signed type, got {labels.max()} in {labels.dtype}, which is "
+            f"what -1 becomes there; convert it with y.astype(int) before marking rows."
+        )
+    if labels.dtype == object and len({isinstance(label, str) for label in labels}) > 1:
+        raise ValueError("y must hold labels of one type, got text and numbers.")
+    return np.asarray(labels.tolist()) if labels.dtype == object else labels, labeled
+
+
+def known_values(y: Any) -> tuple[Array, Array]:
+    """The known values, and which rows have one.
+
+    >>> known_values([2.5, np.nan])
+    (array([2.5]), array([ True, False]))
+    """
+    values = check_array(
+        _as_array(y, missing=np.nan),
+        ensure_2d=False,
+        ensure_all_finite="allow-nan",
+        dtype=np.float64,
+        input_name="y",
+    )
+    labeled = ~np.isnan(values)
+    return values[labeled], labeled
+
+
+def _as_array(y: Any, missing: float) -> Array:
+    """A target as an array, with `missing` where a series of pandas or polars has none."""
+    series = nw.from_native(y, series_only=True, pass_through=True)
+    if not isinstance(series, nw.Series):
+        array: Array = column_or_1d(y, warn=True)
+        return array
+    gaps = series.is_null().to_numpy()
+    if not gaps.any():
+        return np.asarray(series.to_numpy())
+    filled = np.empty(len(gaps), dtype=object)
+    filled[:] = [missing if gap else label for label, gap in zip(series, gaps, strict=True)]
+    return filled
+
+
+class PartlyLabeled:
+    """What estimators of partly labeled rows share: how they read `y`, and how they score."""
+
+    _known: Callable[[Any], tuple[Array, Array]]
+
+    def _read_target(self, X: Any, y: Any) -> tuple[Array, Array]:
+        """The known labels of the rows of X, and which rows have one."""
+        if y is None:
+            raise ValueError(NEEDS_Y)
+        known, labeled = self._known(y)
+        check_consistent_length(X, labeled)
+        if not labeled.any():
+            raise ValueError(
+                f"y needs at least one labeled row, got none: all {len(labeled)} are marked "
+                f"unlabeled."
+            )
+        if labeled.all():
+            warnings.warn(
+                "y has no unlabeled row (-1, or NaN in a regression): the fit is supervised.",
+                stacklevel=4,
+            )
+        return known, labeled
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The accuracy or R² on the rows that have a label; unlabeled ones are left out."""
+        known, labeled = self._known(y)
+        weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
+        rows = _safe_indexing(X, np.flatnonzero(labeled))
+        return float(super().score(rows, known, weight))  # type: ignore[misc]
+
+
+class PartlyLabeledClassifier(PartlyLabeled, ClassifierMixin):  # type: ignore[misc]
+    """Unlabeled rows carry -1."""
+
+    _known = staticmethod(known_classes)
+
+    def _encode(self, X: Any, y: Any) -> Array:
+        """The target as class indices, -1 where unlabeled; sets `classes_`."""
+        labels, labeled = self._read_target(X, y)
+        check_classification_targets(labels)
+        self.classes_, encoded = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y needs labels of at least two classes, got one class: {self.classes_[0]}."
+            )
+        codes = np.full(len(labeled), -1)
+        codes[labeled] = encoded
+        return codes
+
+
+class PartlyLabeledRegressor(PartlyLabeled, RegressorMixin):  # type: ignore[misc]
+    """Unlabeled rows carry NaN."""
+
+    _known = staticmethod(known_values)
+
+    def _standardize(self, X: Any, y: Any) -> Array:
+        """The target as standardized values, NaN where unlabeled; sets `mean_` and `scale_`."""
+        known, labeled = self._read_target(X, y)
+        self.mean_, self.scale_ = float(known.mean()), float(known.std()) or 1.0
+        self.transduction_ = np.full(len(labeled), np.nan)
+        self.transduction_[labeled] = known
+        return (self.transduction_ - self.mean_) / self.scale_
+
+    def _in_units(self, standardized: Array) -> Array:
+        values: Array = standardized * self.scale_ + self.mean_
+        return values
+
+
+class _Network(BaseEstimator):  # type: ignore[misc]
+    """What both estimators do with their network; they differ in what they make of `y`."""
+
+    _loss: Loss
+
+    def __init__(  # noqa: PLR0913
+        self,
+        hidden: Sequence[int] = (128, 128),
+        *,
+        module: nn.Module | Callable[[], nn.Module] | None = None,
+        steps: int | None = None,
+        learning_rate: float | Schedule | None = None,
+        label_rate: float | Schedule | str = "auto",
+        supervised_weight: float | Schedule = 0.1,
+        batch_size: int = 50,
+        calibrate: bool | None = None,
+        device: str | torch.device = "cpu",
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        self.hidden = hidden
+        self.module = module
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.label_rate = label_rate
+        self.supervised_weight = supervised_weight
+        self.batch_size = batch_size
+        self.calibrate = calibrate
+        self.device = device
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.module is None
+        return tags
+
+    def _inputs(self, X: Any, *, reset: bool = False) -> Tensor:
+        """X as the network sees it: standardized columns, or any shape for the user's own."""
+        own = self.module is not None
+        checked = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=np.float32 if own else np.float64,
+            order="C",  # frames and arrays sum in the same order
+            allow_nd=own,
+            ensure_2d=not own,
+            ensure_all_finite=True if own else "allow-nan",
+        )
+        if own:
+            return torch.from_numpy(np.array(checked))
+        if reset:
+            imputer = SimpleImputer(add_indicator=True, keep_empty_features=True)
+            self.scaler_ = make_pipeline(imputer, StandardScaler()).fit(checked)
+        x: Tensor = torch.from_numpy(self.scaler_.transform(checked))
+        return x * (ROW_LENGTH / math.sqrt(x.shape[1]))
+
+    def _train(self, x: Tensor, y: Array, labeled: Array, outputs: int) -> Array:
+        """Train the network; what it has learned as labels of the unlabeled rows."""
+        seed = as_seed(self.random_state)
+        x = x.float()
+        with one_thread(self.module is None):
+            final = self._run(x, y, labeled, outputs, seed)
+            self.history_ = list(final)
+            self.temperature_ = self._temperature(x, y, labeled, outputs, seed)
+        self.module_ = final.trainer.evaluated.cpu()
+        if self.module is None:
+            self.module_.double()  # so that a row is predicted alike alone and among others
+        tables = [t.table for t in final.trainer.objective.leaves() if isinstance(t, LGA)]
+        return tables[0].labels().double().numpy() if tables else np.zeros((0, outputs))
+
+    def _temperature(self, x: Tensor, y: Array, labeled: Array, outputs: int, seed: int) -> float:
+        """The temperature that held-out labels ask for; they are imputed like unlabeled ones."""
+        wanted = self.module is None if self.calibrate is None else self.calibrate
+        if not wanted or not isinstance(self._loss, CrossEntropy):
+            return 1.0
+        shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(labeled))
+        several = np.bincount(y[labeled])[y[shuffled]] > 1  # the only label of a class stays
+        order = shuffled[several]
+        order = order[np.argsort(y[order], kind="stable")]
+        folds = [order[n::FOLDS] for n in range(min(FOLDS, len(order)))]
+        if not folds:
+            return 1.0
+        found = []
+        for rows in folds:
+            seen = labeled.copy()
+            seen[rows] = False
+            run = self._run(x, y, seen, outputs, seed).finish()
+            found.append(predict(run.trainer.evaluated.cpu(), x[rows]))
+        return fit_temperature(torch.cat(found).double().numpy(), y[np.concatenate(folds)])
+
+    def _run(self, x: Tensor, y: Array, labeled: Array, outputs: int, seed: int) -> Run:
+        known, others = (torch.from_numpy(np.flatnonzero(m)) for m in (labeled, ~labeled))
+        targets = torch.from_numpy(np.where(labeled, y, 0))
+        steps, rate = STEPS, RATE
+        if not isinstance(self._loss, CrossEntropy):
+            targets, rate = targets.float(), REGRESSION_RATE
+            steps = int(np.clip(STEPS_PER_LABEL * len(known), *REGRESSION_STEPS))
+        size = min(self.batch_size, len(others))
+        return Recipe(
+            lambda: self._network(x, outputs),
+            lambda: self._objective(len(others), outputs),
+            TensorBatches(
+                x, targets, rows=known, batch_size=min(self.batch_size, len(known)), seed=seed
+            ),
+            TensorBatches(x, rows=others, batch_size=size, seed=seed) if size else None,
+            steps=steps if self.steps is None else self.steps,
+            learning_rate=rate if self.learning_rate is None else self.learning_rate,
+            loss=self._loss,
+            seed=seed,
+            device=self.device,
+        ).run()
+
+    def _objective(self, unlabeled: int, outputs: int) -> Objective:
+        if not unlabeled:
+            return Supervised()
+        rate = self.label_rate
+        rule = Evidence() if rate == "auto" else LazyAdam(rate)  # type: ignore[arg-type]
+        lga = LGA(unlabeled, outputs, loss=self._loss, rule=rule)
+        return self.supervised_weight * Supervised() + lga
+
+    def _network(self, x: Tensor, outputs: int) -> nn.Module:
+        """The default network, or a copy of the user's, which is never changed."""
+        module = self.module
+        if module is None:
+            return MLP(x.shape[1], self.hidden, outputs)
+        built = copy.deepcopy(module) if isinstance(module, nn.Module) else module()
+        found = predict(built, x[:1])
+        if found.shape[1:] != (outputs,):
+            raise ValueError(
+                f"`module` must give {outputs} outputs for each row, one for each class or "
+                f"target, got the shape {tuple(found.shape)} for one row."
+            )
+        return built
+
+    def _outputs(self, X: Any) -> Array:
+        check_is_fitted(self)
+        found: Array = predict(self.module_, self._inputs(X)).double().numpy()
+        return found
+
+
+class LGAClassifier(PartlyLabeledClassifier, _Network):
+    """A network fitted by label gradient alignment; unlabeled rows carry `y == -1`.
+
+    X is an array or a data frame of numbers, missing ones among them. For categories, dates and
+    texts use a pipeline of scikit-learn, or `StackedClassifier`.
+
+    Parameters
+    ----------
+    hidden : sequence of int
+        Widths of the hidden layers of the default network, a perceptron on standardized columns.
+    module : torch.nn.Module or callable, optional
+        A network of your own, or a function that makes one, with one output for each class; then
+        X may have any shape, and is passed on as it is.
+    steps : int, optional
+        Training steps; 2000 by default, fewer for few values in a regression.
+    learning_rate, batch_size, device
+        How and where the network is trained.
+    label_rate : float, Schedule or "auto"
+        With "auto" the imputed labels learn by evidence, without a rate; otherwise by the paper's
+        Algorithm 1 at this rate.
+    supervised_weight : float or Schedule
+        Weight of the labeled loss beside the imputed one.
+    calibrate : bool, optional
+        Whether a temperature calibrates the probabilities; it is fitted on held-out labels, which
+        takes four more trainings. By default for the default network.
+    random_state : int, optional
+        The same number gives the same result.
+
+    Attributes
+    ----------
+    classes_ : array
+        In the order of the columns of probabilities.
+    label_distributions_ : array of shape (rows, classes)
+        The soft label of every row of X as fitted, given or imputed.
+    transduction_ : array of shape (rows,)
+        The label of every row of X as fitted, given or most probable.
+    history_ : list of dict
+        A record of every training step.
+    module_ : torch.nn.Module
+        The fitted network.
+    temperature_ : float
+        Logits are divided by it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> partly = np.where(np.arange(len(y)) % 10 == 0, y, -1)
+    >>> model = LGAClassifier(steps=600, random_state=0).fit(X, partly)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+
+    """
+
+    _loss = CrossEntropy()
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from rows with a label, and from rows that carry -1 in its place."""
+        x = self._inputs(X, reset=True)
+        codes = self._encode(x, y)
+        imputed = self._train(x, codes, codes >= 0, len(self.classes_))
+        self.label_distributions_ = np.eye(len(self.classes_))[codes]
+        self.label_distributions_[codes < 0] = imputed
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """The probability of each class, in the order of `classes_`."""
+        outputs = self._outputs(X)
+        probabilities: Array = softmax(outputs / self.temperature_, axis=1)
+        return probabilities
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The most probable class of each row."""
+        places = self._outputs(X).argmax(1)
+        predicted: Array = self.classes_[places]
+        return predicted
+
+
+class LGARegressor(PartlyLabeledRegressor, _Network):
+    """A network for values, fitted by label gradient alignment; unlabeled rows carry NaN.
+
+    The parameters are those of `LGAClassifier`. Targets are standardized inside, so that a rate
+    that suits one data set suits another in other units.
+
+    Attributes
+    ----------
+    transduction_ : array of shape (rows,)
+        The value of every row of X as fitted, given or imputed.
+    history_ : list of dict
+        A record of every training step.
+    module_ : torch.nn.Module
+        The fitted network, which gives standardized targets.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 3))
+    >>> y = X @ [1.0, 2.0, 3.0]
+    >>> partly = np.where(np.arange(200) < 30, y, np.nan)
+    >>> model = LGARegressor(steps=500, learning_rate=1e-3, random_state=0).fit(X, partly)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+
+    """
+
+    _loss = SquaredError()
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from rows with a value, and from rows that carry NaN in its place."""
+        x = self._inputs(X, reset=True)
+        values = self._standardize(x, y)
+        labeled = ~np.isnan(values)
+        imputed = self._train(x, values, labeled, 1)
+        self.transduction_[~labeled] = self._in_units(imputed[:, 0])
+        return self
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The value of each row."""
+        return self._in_units(self._outputs(X)[:, 0])
