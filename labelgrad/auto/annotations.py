@@ -1,0 +1,407 @@
+"""What people say about examples: one append-only log, a line for each annotation.
+
+A later annotation of the same example is another line, and so is undoing one. When a method that
+writes returns, its lines are on the disk. Several processes may append to one log and see each
+other's lines. A line that cannot be read is skipped and reported (`AnnotationLog.damaged`); a last
+line without its end is left for whoever is writing it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from labelgrad.auto.data.dataset import Dataset
+from labelgrad.auto.plain_values import built
+from labelgrad.auto.task import Classification
+from labelgrad.auto.text_files import read_pairs
+from labelgrad.files import append_lines, read_json
+from labelgrad.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from labelgrad.auto.result import Result
+
+FILE = "annotations.jsonl"
+AUDIT = "audit"
+HOW = ("correction", "accept", "choose", "page", AUDIT)
+Label = str | float
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """The label that a person gave an example, and what was shown to them."""
+
+    id: str
+    label: Label
+    how: str  # one of HOW
+    model: str = ""  # digest of the result that was shown, or that an audit was drawn with
+    by: str = ""
+    shown: Label | None = None  # label and confidence that the person saw
+    shown_confidence: float | None = None
+    time: float = 0.0  # seconds since 1970
+    line: int = 0  # line of the log, from 1
+
+
+@dataclass(frozen=True)
+class Undo:
+    """The newest annotation of an example is withdrawn, and the one before counts again."""
+
+    id: str
+    by: str = ""
+    time: float = 0.0
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Examples drawn at random for an audit, in the order in which they are to be labeled."""
+
+    ids: tuple[str, ...]
+    seed: int
+    population: int  # how many examples it was drawn from
+    model: str  # digest of the result it was drawn with
+    time: float = 0.0
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Look:
+    """A person was shown what some random labels guarantee."""
+
+    labels: int  # how many random labels there were
+    model: str  # digest of the result they judged
+    time: float = 0.0
+    line: int = 0
+
+
+Entry = Annotation | Undo | Draw | Look
+
+
+def parse_line(line: bytes, number: int = 0) -> Entry:
+    """The entry in one line of a log; a ValueError says what is wrong with the line.
+
+    >>> parse_line(b'{"id": "7", "label": "cat", "how": "accept"}').label
+    'cat'
+    >>> parse_line(b'{"id": "7", "label": null}')
+    Undo(id='7', by='', time=0.0, line=0)
+    """
+    found = read_json(line.decode("utf-8-sig").encode())
+    if not isinstance(found, dict):
+        raise ValueError("it is not an object")
+    kind: type[Entry] = Annotation
+    if "draw" in found:
+        kind, found = Draw, found | {"ids": found["draw"]}
+    elif "look" in found:
+        kind, found = Look, found | {"labels": found["look"]}
+    elif found.get("label", "") is None:
+        kind = Undo
+    known = {each.name for each in fields(kind)}
+    entry = built(kind, {k: v for k, v in found.items() if k in known} | {"line": number})
+    if isinstance(entry, Annotation) and entry.how not in HOW:
+        raise ValueError(f"its label was given by {entry.how!r}")
+    return entry
+
+
+def current(entries: Iterable[Entry]) -> dict[str, list[Annotation]]:
+    """The annotations of each example that were not undone, the newest last.
+
+    >>> log = [Annotation("1", "cat", "accept"), Annotation("1", "cow", "choose"), Undo("1")]
+    >>> [one.label for one in current(log)["1"]]
+    ['cat']
+    """
+    found: dict[str, list[Annotation]] = {}
+    for entry in entries:
+        if isinstance(entry, Annotation):
+            found.setdefault(entry.id, []).append(entry)
+        elif isinstance(entry, Undo) and found.get(entry.id):
+            found[entry.id].pop()
+            if not found[entry.id]:
+                del found[entry.id]
+    return found
+
+
+class AnnotationLog:
+    """The log of a run; without a path, an empty one that cannot be written to.
+
+    Parameters
+    ----------
+    path
+        The file, which need not exist yet.
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> log = AnnotationLog(Path(mkdtemp(), FILE))
+    >>> log.add([Annotation("1.png", "cat", "accept"), Annotation("2.png", "dog", "choose")])
+    >>> log.add([Annotation("1.png", "cow", "choose")])
+    >>> log.undo(["2.png"])
+    >>> AnnotationLog(log.path).training_labels()
+    {'1.png': 'cow'}
+    """
+
+    def __init__(self, path: Path | None):
+        self.path = path
+        self._reset()
+        self.refresh()
+
+    def _reset(self) -> None:
+        self._read, self.lines = 0, 0  # bytes and lines that are known
+        self._file: tuple[int, int] | None = None
+        self.entries: list[Entry] = []
+        self.damaged: list[tuple[int, str]] = []  # line, reason
+        self._current: dict[str, list[Annotation]] = {}
+
+    def refresh(self) -> int:
+        """Read the lines that were appended since; the number of lines."""
+        if self.path is None or not self.path.is_file():
+            self._reset()
+            return 0
+        with self.path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if (found.st_dev, found.st_ino) != self._file or found.st_size < self._read:
+                self._reset()
+                self._file = found.st_dev, found.st_ino
+            file.seek(self._read)
+            new = file.read()
+        new = new[: new.rfind(b"\n") + 1]
+        for line in new.split(b"\n")[:-1]:
+            self.lines += 1
+            try:
+                self.entries.append(parse_line(line, self.lines))
+            except ValueError as error:  # UnicodeDecodeError among them
+                self.damaged.append((self.lines, str(error)))
+        self._read += len(new)
+        if new:
+            self._current = current(self.entries)
+        return self.lines
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence if lines were skipped."""
+        if not self.damaged:
+            return []
+        line, reason = self.damaged[0]
+        return [
+            f"{len(self.damaged)} of {self.lines} lines of {self.path} cannot be read and are "
+            f"skipped, the first in line {line} ({reason})."
+        ]
+
+    @property
+    def draws(self) -> list[Draw]:
+        """All audits that were drawn."""
+        return [entry for entry in self.entries if isinstance(entry, Draw)]
+
+    def looks(self, model: str) -> list[int]:
+        """How many random labels there were whenever a guarantee of a model was shown."""
+        found = (entry for entry in self.entries if isinstance(entry, Look))
+        return [look.labels for look in found if look.model == model]
+
+    def current(self, name: str) -> Annotation | None:
+        """The newest annotation of an example."""
+        found = self._current.get(name)
+        return found[-1] if found else None
+
+    def annotations(self) -> list[Annotation]:
+        """The newest annotation of each example, the newest last."""
+        return sorted((found[-1] for found in self._current.values()), key=lambda one: one.line)
+
+    def training_annotations(self) -> list[Annotation]:
+        """The newest annotation of each example other than audits, which stay held out."""
+        return self._newest(lambda one: one.how != AUDIT)
+
+    def training_labels(self) -> dict[str, Label]:
+        """The labels to train with, by id."""
+        return {one.id: one.label for one in self.training_annotations()}
+
+    def audits(self) -> list[Annotation]:
+        """The newest audit of each audited example."""
+        return self._newest(lambda one: one.how == AUDIT)
+
+    def _newest(self, wanted: Callable[[Annotation], bool]) -> list[Annotation]:
+        chosen = ([one for one in found if wanted(one)] for found in self._current.values())
+        return [found[-1] for found in chosen if found]
+
+    def add(self, annotations: Sequence[Annotation]) -> None:
+        """Append annotations."""
+        self._append([asdict(annotation) for annotation in annotations])
+
+    def undo(self, names: Sequence[str], by: str = "") -> None:
+        """Withdraw the newest annotation of each of these examples."""
+        self._append([asdict(Undo(name, by)) for name in names], label=None)
+
+    def add_draw(self, draw: Draw) -> None:
+        """Append an audit that was drawn."""
+        line = asdict(draw)
+        self._append([{"draw": line.pop("ids"), **line}])
+
+    def add_look(self, look: Look) -> None:
+        """Append that a guarantee was shown."""
+        line = asdict(look)
+        self._append([{"look": line.pop("labels"), **line}])
+
+    def _append(self, lines: Sequence[dict[str, Any]], **more: Any) -> None:
+        if self.path is None:
+            raise ValueError("Annotations need a run folder; fit with `out`.")
+        written = []
+        for line in lines:
+            del line["line"]  # its place says it
+            line["time"] = line["time"] or round(time.time(), 3)
+            given = {key: value for key, value in line.items() if value not in (None, "")}
+            written.append(json.dumps(given | more, ensure_ascii=False))
+        append_lines(self.path, written)
+        self.refresh()
+
+    def applied_to(self, dataset: Dataset) -> Dataset:
+        """The data set with the labels to train with; new classes extend its task.
+
+        Examples that are not in the data are left out, with a note.
+        """
+        annotated, notes = self.training_labels(), self.notes
+        if not annotated:
+            return dataset.with_notes(*notes)
+        places = {name: place for place, name in enumerate(dataset.ids) if name in annotated}
+        labels = {name: label for name, label in annotated.items() if name in places}
+        replaced = int(dataset.is_labeled[list(places.values())].sum())
+        notes.append(
+            f"{len(labels)} labels come from annotations in the run folder; {replaced} of them "
+            f"replace labels of the data."
+        )
+        if len(labels) < len(annotated):
+            unknown = len(annotated) - len(labels)
+            notes.append(f"{unknown} annotations are of examples that are not in the data.")
+        task, y = dataset.task, np.array(dataset.y)
+        if isinstance(task, Classification):
+            if new := {*map(str, labels.values())} - {*task.classes}:
+                task = Classification(tuple(sorted({*task.classes, *new})))
+            known = [task.classes.index(name) for name in dataset.task.classes]
+            y = np.where(y >= 0, np.array([*known, -1])[y], -1)
+        for name, label in labels.items():
+            y[places[name]] = task.encode([label])[0]
+        if len(np.unique(y[task.is_labeled(y)])) < 2:
+            raise ValueError(
+                f"With the annotations in {self.path} every label is the same; annotate examples "
+                f"of another class."
+            )
+        return dataset.with_labels(y, task).with_notes(*notes)
+
+
+def log_of(result: Result) -> AnnotationLog:
+    """The log in the run folder of a result; an empty one without a folder."""
+    return AnnotationLog(None if result.folder is None else result.folder / FILE)
+
+
+class Taken(NamedTuple):
+    """How many labels of a file are new, and a summary."""
+
+    new: int
+    summary: str
+
+
+def take_corrections(result: Result, path: str | Path, *, new_classes: bool = False) -> Taken:
+    """Add the labels in a CSV file to the log of a run; the next `fit --resume` trains with them.
+
+    Parameters
+    ----------
+    result
+        The run, which needs a folder.
+    path
+        A CSV file with a column "row" or "file" and a column "label"; empty labels are skipped.
+    new_classes
+        Accept labels that are not classes of the run.
+
+    Returns
+    -------
+    Taken
+        How many labels are new, and a summary.
+    """
+    log, table = log_of(result), result.labels
+    rows = table.select(pl.first().alias("id"), "label", "confidence", "source").iter_rows()
+    known = {name: more for name, *more in rows}
+    unknown = f"are not in the run; its column {table.columns[0]} must hold ids of labels.csv"
+    found, added = read_label_file(Path(path), result, known, unknown, new_classes=new_classes)
+    before, new = log.training_labels(), []
+    for name, label in found.items():
+        shown, confidence, source = known[name]
+        if label != before.get(name, None if source == "imputed" else shown):
+            how = ("correction", result.digest, "")
+            new.append(Annotation(name, label, *how, shown, confidence))
+    if new:
+        log.add(new)
+    total = len(log.training_labels())
+    if not new:
+        return Taken(0, f"{path} holds nothing new; the run has {total} annotations.")
+    of = f", with the new classes {', '.join(added)}" if added else ""
+    return Taken(
+        len(new),
+        f"{len(new)} new labels{of}; the run has {total} annotations. labelgrad fit --resume "
+        f"--out {result.folder} trains with them.",
+    )
+
+
+def read_label_file(
+    path: Path, result: Result, known: Collection[str], unknown: str, *, new_classes: bool
+) -> tuple[dict[str, Label], list[str]]:
+    """The labels that are filled in in a CSV file, by id, and those that are no class of the run.
+
+    Parameters
+    ----------
+    path
+        The file.
+    result
+        The run that it is about.
+    known
+        The ids that it may name.
+    unknown
+        What is wrong with other ids.
+    new_classes
+        Accept labels that are not classes of the run.
+
+    Returns
+    -------
+    tuple
+        Labels as the task has them, and new classes.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    id_name, task = result.labels.columns[0], result.task
+    found: dict[str, Label] = {}
+    for line, cell, written in read_pairs(path, [id_name], ["label"]):
+        name = str(PurePosixPath(cell)) if id_name == "file" else cell
+        if not written:
+            continue
+        label = written if task.classes else _value(path, written)
+        if found.setdefault(name, label) != label:
+            raise ValueError(
+                f"{path.name} gives {name!r} two labels: {found[name]!r}, and {label!r} in line "
+                f"{line}."
+            )
+    strange = [name for name in found if name not in known]
+    if strange:
+        raise ValueError(
+            f"{path.name} names {len(strange)} examples, such as {strange[0]!r}, that {unknown}."
+        )
+    added = sorted({*map(str, found.values())} - {*task.classes}) if task.classes else []
+    if added and not new_classes:
+        hint = did_you_mean(added[0], task.classes, "the classes are in labels.csv.")
+        raise ValueError(
+            f"{path.name} has {len(added)} labels that are no class of the run, such as "
+            f"{added[0]!r}; accept them with --new-classes, or {hint}"
+        )
+    return found, added
+
+
+def _value(path: Path, cell: str) -> float:
+    with suppress(ValueError):
+        if math.isfinite(float(cell)):
+            return float(cell)
+    raise ValueError(f"{path.name} must have finite numbers as labels, got {cell!r}.")

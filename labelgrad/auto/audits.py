@@ -1,0 +1,188 @@
+"""Audits: examples drawn at random and labeled by a person who does not see the predictions.
+
+A person who labels the examples of a draw in their order and stops has labeled a random part of
+them. A person who leaves one out may do so because it is hard. So examples after the last labeled
+one of a draw are still open, and one without a label before it is a gap.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from labelgrad.auto.annotations import (
+    AUDIT,
+    Annotation,
+    AnnotationLog,
+    Draw,
+    Label,
+    Taken,
+    log_of,
+    read_label_file,
+)
+from labelgrad.auto.labels import save_labels
+
+if TYPE_CHECKING:
+    from labelgrad.auto.result import Result
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The audits that were drawn with one model: what is labeled, and what is left out.
+
+    >>> draw = Draw(("a", "b", "c", "d"), 0, 100, "m")
+    >>> audit = Audit((draw,), {"a": "cat", "c": "dog"})
+    >>> audit.labels, audit.gaps
+    ({'a': 'cat', 'b': None, 'c': 'dog'}, ['b'])
+    """
+
+    draws: tuple[Draw, ...]
+    answers: dict[str, Label]
+
+    @property
+    def drawn(self) -> list[str]:
+        """All examples that were drawn, in their order."""
+        return [name for draw in self.draws for name in draw.ids]
+
+    @property
+    def labels(self) -> dict[str, Label | None]:
+        """Examples up to the last labeled one of each draw with their label; None for a gap."""
+        found: dict[str, Label | None] = {}
+        for draw in self.draws:
+            labeled = [place for place, name in enumerate(draw.ids) if name in self.answers]
+            for name in draw.ids[: max(labeled, default=-1) + 1]:
+                found[name] = self.answers.get(name)
+        return found
+
+    @property
+    def gaps(self) -> list[str]:
+        """Examples that were left out."""
+        return [name for name, label in self.labels.items() if label is None]
+
+
+def audit_of(log: AnnotationLog, model: str) -> Audit:
+    """The audits that were drawn with a model, by its digest."""
+    draws = tuple(draw for draw in log.draws if draw.model == model)
+    drawn = {name for draw in draws for name in draw.ids}
+    answers = {one.id: one.label for one in log.audits() if one.model == model and one.id in drawn}
+    return Audit(draws, answers)
+
+
+def draw_audit(result: Result, n: int, *, log: AnnotationLog | None = None) -> Draw:
+    """Draw imputed labels at random for an audit, and write the draw to the log.
+
+    The seed comes from the operating system's entropy, so that nobody can predict the draw, and is
+    recorded, so that anybody can repeat it.
+
+    Parameters
+    ----------
+    result
+        The run, which needs a folder.
+    n
+        How many examples to draw. None of them was drawn with this model before.
+    log
+        The log of the run, if it is open already.
+
+    Returns
+    -------
+    Draw
+        The ids, in the order in which they are to be labeled.
+    """
+    log = log_of(result) if log is None else log
+    before = set(audit_of(log, result.digest).drawn)
+    population = [name for name in imputed_ids(result) if name not in before]
+    if not population:
+        raise ValueError("Every imputed label was drawn for an audit already, or there is none.")
+    if not 1 <= n <= len(population):
+        raise ValueError(
+            f"An audit can draw from 1 to {len(population)} examples, those without a label that "
+            f"were not drawn before, got {n}."
+        )
+    seed = secrets.randbits(64)
+    draw = repeat_draw(population, n, seed, result.digest)
+    log.add_draw(draw)
+    return draw
+
+
+def repeat_draw(population: Sequence[str], n: int, seed: int, model: str) -> Draw:
+    """The draw that a seed stands for.
+
+    >>> repeat_draw(["a", "b", "c"], 2, 7, "m").ids
+    ('a', 'c')
+    """
+    places = np.random.default_rng(seed).permutation(len(population))[:n].tolist()
+    return Draw(tuple(population[place] for place in places), seed, len(population), model)
+
+
+def imputed_ids(result: Result) -> list[str]:
+    """The ids of all examples with an imputed label, in the order of the data."""
+    rows = result.labels.filter(result.labels["source"] == "imputed")
+    found: list[str] = rows.to_series(0).to_list()
+    return found
+
+
+def save_audit(result: Result, draw: Draw, path: str | Path) -> None:
+    """Write a draw as a CSV file with an empty column "label" to fill in."""
+    columns = {result.labels.columns[0]: list(draw.ids), "label": [None] * len(draw.ids)}
+    save_labels(pl.DataFrame(columns), path)
+
+
+def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -> Taken:
+    """Add the labels of a filled-in audit to the log of a run.
+
+    Parameters
+    ----------
+    result
+        The run, which needs a folder.
+    path
+        The CSV file of `save_audit`, with labels; empty ones are skipped.
+    new_classes
+        Accept labels that are not classes of the run; they count as mistakes of the run.
+
+    Returns
+    -------
+    Taken
+        How many labels are new, and a summary.
+    """
+    log = log_of(result)
+    model_of = {name: draw.model for draw in log.draws for name in draw.ids}  # the newest draw
+    unknown = (
+        "were not drawn for an audit; labels of examples that somebody chose are corrections, "
+        "labelgrad labels --corrections"
+    )
+    labels, added = read_label_file(Path(path), result, model_of, unknown, new_classes=new_classes)
+    if not labels:
+        raise ValueError(f"{path} has no label filled in; its column label is for them.")
+    known = {(one.id, one.model): one.label for one in log.audits()}
+    new = [
+        Annotation(name, label, AUDIT, model_of[name])
+        for name, label in labels.items()
+        if known.get((name, model_of[name])) != label
+    ]
+    if new:
+        log.add(new)
+    sentences = [f"{len(new)} new labels.", audit_status(result)]
+    if added:
+        sentences.append(f"Not classes of the run, and so mistakes: {', '.join(added)}.")
+    return Taken(len(new), " ".join(sentences))
+
+
+def audit_status(result: Result) -> str:
+    """How far the audits of the present model are, in a few sentences."""
+    audit = audit_of(log_of(result), result.digest)
+    found = (
+        f"{len(audit.labels)} of {len(audit.drawn)} examples that were drawn with the present "
+        f"model are audited."
+    )
+    if audit.gaps:
+        found += (
+            f" {len(audit.gaps)} were left out, which count as mistakes until they are labeled, "
+            f"because an annotator may leave out what is hard."
+        )
+    return found

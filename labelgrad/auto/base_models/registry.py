@@ -1,0 +1,195 @@
+"""Base models by name, and which of them are stacked by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from labelgrad.auto.base_models import estimators as e
+from labelgrad.auto.base_models.base import BaseModel
+from labelgrad.auto.base_models.estimators import EstimatorModel, user_estimator
+from labelgrad.auto.base_models.graph import GraphModel
+from labelgrad.auto.base_models.lga_linear import LGALinear
+from labelgrad.auto.base_models.networks import (
+    Network,
+    module_to_fine_tune,
+    network_for,
+    seconds_per_step,
+    usable_method,
+)
+from labelgrad.auto.base_models.weak_labels import read_weak_labels
+from labelgrad.auto.config import FitConfig
+from labelgrad.auto.data.dataset import Dataset
+from labelgrad.methods import SUPERVISED, every_method
+from labelgrad.nearest import did_you_mean
+
+TREES = {"n_estimators": 200, "seeded": "random_state"}
+# scikit-learn's default of 20 examples in a leaf would be all labels there are.
+HISTOGRAM = {"min_samples_leaf": 3, "early_stopping": False, "seeded": "random_state"}
+CATBOOST = {
+    "iterations": 200,
+    "seeded": "random_seed",
+    "verbose": 0,
+    "allow_writing_files": False,
+    "thread_count": 1,
+}
+
+
+def _pair(path: str, **parameters: Any) -> tuple[e.Make, e.Make]:
+    """The classifier and the regressor of a family of estimators."""
+    classifier, regressor = path + "Classifier", path + "Regressor"
+    return partial(e.build, classifier, **parameters), partial(e.build, regressor, **parameters)
+
+
+logistic_regression = partial(e.build, "sklearn.linear_model.LogisticRegression", max_iter=500)
+label_spreading = partial(
+    e.build, "sklearn.semi_supervised.LabelSpreading", kernel="knn", n_neighbors=10
+)
+ESTIMATORS = (
+    EstimatorModel(
+        "linear",
+        e.tuned_logistic_regression,
+        partial(e.build, "sklearn.linear_model.BayesianRidge"),
+    ),
+    EstimatorModel("self-training", e.self_training, uses_unlabeled=True),
+    EstimatorModel(
+        "label spreading", label_spreading, read=e.read_spread_labels, uses_unlabeled=True
+    ),
+    EstimatorModel(
+        "random forest", *_pair("sklearn.ensemble.RandomForest", **TREES), read=e.read_trees
+    ),
+    EstimatorModel(
+        "extra trees", *_pair("sklearn.ensemble.ExtraTrees", **TREES), read=e.read_trees
+    ),
+    EstimatorModel("gaussian process", e.gaussian_classifier, e.gaussian_regressor),
+    EstimatorModel("catboost", *_pair("catboost.CatBoost", **CATBOOST)),
+    EstimatorModel("tabicl", *_pair("tabicl.TabICL", seeded="random_state")),
+    # Baselines for comparisons, which are not stacked by default.
+    EstimatorModel("logistic regression", logistic_regression),
+    EstimatorModel(
+        "gradient boosting", *_pair("sklearn.ensemble.HistGradientBoosting", **HISTOGRAM)
+    ),
+    EstimatorModel("support vectors", e.support_vectors, partial(e.build, "sklearn.svm.SVR")),
+    EstimatorModel("majority", *_pair("sklearn.dummy.Dummy")),
+)
+BASE_MODELS: dict[str, Callable[[], BaseModel]] = {
+    **{model.name: partial(replace, model) for model in ESTIMATORS},
+    "neighbours": GraphModel,
+    "nearest features": partial(GraphModel, "nearest features", 30, by_direction=True),
+    "lga-linear": LGALinear,
+}
+DEFAULT = {
+    "classification": (
+        *("linear", "self-training", "random forest", "extra trees"),
+        *("neighbours", "label spreading"),
+    ),
+    "regression": ("linear", "random forest", "extra trees", "neighbours", "gaussian process"),
+}
+DEFAULT_FOR_FEATURES = {  # of encoders: trees would use one of a thousand columns at a time
+    "classification": ("linear", "nearest features", "lga-linear"),
+    "regression": ("linear", "nearest features", "gaussian process"),
+}
+DEFAULT_NETWORKS = (SUPERVISED, "lga-evidence")
+FOLDS, MAX_STEPS = 4, 10**9  # at most, for a time budget
+TRAINING_SHARE, PARALLEL_EFFICIENCY = 0.85, 0.85  # of a time budget; of several processes
+WHERE_INSTALLED, MAX_BOOSTED = ("catboost",), 300  # columns: a minute a fold for 800
+
+
+def default_base_models(dataset: Dataset) -> tuple[str, ...]:
+    """The names of the base models that are stacked by default.
+
+    Networks are among them where they see pixels or tokens. On tables they make the ensemble no
+    better and take half of the time.
+    """
+    networks = DEFAULT_NETWORKS if dataset.raw is not None else ()
+    if dataset.has_encoded_features:
+        return (*DEFAULT_FOR_FEATURES[dataset.task.name], *networks)
+    boosted = WHERE_INSTALLED if dataset.X.shape[1] <= MAX_BOOSTED else ()
+    installed = (name for name in boosted if find_spec(name))
+    return (*DEFAULT[dataset.task.name], *installed, *networks)
+
+
+def base_models(
+    names: Sequence[str] | None, config: FitConfig, dataset: Dataset, *, folder: Path | None = None
+) -> list[BaseModel]:
+    """The base models of these names, the additional network, estimators, weak labels.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Names of the registry or training methods such as "lga+vat"; the defaults if None.
+    config : FitConfig
+        `method`, `estimators`, `weak_labels` and the options of networks are used.
+    dataset : Dataset
+        Tells defaults and what networks see.
+    folder : Path, optional
+        Where networks have their checkpoints.
+
+    Returns
+    -------
+    list of BaseModel
+        With different names.
+    """
+    module = module_to_fine_tune(dataset, config) if config.fine_tune else None
+    make = partial(network_for, dataset=dataset, config=config, folder=folder, module=module)
+    chosen = list(default_base_models(dataset) if names is None else names)
+    if config.method is not None and config.method not in chosen:
+        chosen.append(config.method)
+    models: dict[str, BaseModel] = {}
+    for name in chosen:
+        check_base_model_name(name)
+        is_network = name not in BASE_MODELS
+        model = make(usable_method(name, dataset)) if is_network else BASE_MODELS[name]()
+        models[model.name] = model
+    if len([model for model in models.values() if isinstance(model, Network)]) > 1:
+        # Networks that use unlabeled examples have seen the same labels and more.
+        models |= {SUPERVISED: make(SUPERVISED, trusted=False)} if SUPERVISED in models else {}
+    more: list[BaseModel] = [user_estimator(*each) for each in (config.estimators or {}).items()]
+    if config.weak_labels is not None:
+        more += read_weak_labels(config.weak_labels, dataset.ids, dataset.task)
+    for model in more:
+        if model.name in models:
+            raise ValueError(
+                f"Base models need different names, and there are two named {model.name!r}; "
+                f"rename the estimator or the column of weak labels."
+            )
+        models[model.name] = model
+    return list(models.values())
+
+
+def with_steps_for_budget(config: FitConfig, dataset: Dataset) -> FitConfig:
+    """The configuration with as many steps as fit into its time budget, if it has one.
+
+    All networks count with all folds, and the student: once where it sees pixels or tokens, else
+    with all folds, too.
+    """
+    if config.time_budget is None or config.steps is not None:
+        return config
+    trainings = FOLDS + 1
+    models = base_models(config.base_models, config, dataset)
+    networks = [model for model in models if isinstance(model, Network)]
+    seconds = sum(trainings * seconds_per_step(network, dataset) for network in networks)
+    student = seconds_per_step(network_for(SUPERVISED, dataset, config), dataset)
+    seconds += student * (1 if dataset.raw is not None else trainings)
+    parallel = 1.0 if config.workers == 1 else PARALLEL_EFFICIENCY * config.workers
+    affordable = TRAINING_SHARE * 60 * config.time_budget * parallel / seconds
+    return config.override({"steps": max(1, int(min(affordable, MAX_STEPS)))})
+
+
+def check_base_model_name(name: str) -> None:
+    """Raise a ValueError unless it is a name of the registry or a training method.
+
+    >>> check_base_model_name("lga+vat")
+    >>> check_base_model_name("extratrees")
+    Traceback (most recent call last):
+    ValueError: There is no base model 'extratrees'; did you mean 'extra trees'?
+    """
+    terms = {*every_method(), SUPERVISED}
+    if name in BASE_MODELS or all(part.strip() in terms for part in name.split("+")):
+        return
+    hint = did_you_mean(name, [*BASE_MODELS, *terms], f"there are {', '.join(BASE_MODELS)}.")
+    raise ValueError(f"There is no base model {name!r}; {hint}")

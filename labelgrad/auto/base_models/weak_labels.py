@@ -1,0 +1,232 @@
+"""Weak labels: a CSV file of labels by rules, other models, language models or crowds.
+
+The first column has the ids of the examples. Each other column is a base model, with a class or a
+value in the cells that it labels. Columns named `SOURCE:CLASS` are the probabilities of one source;
+columns named by the classes themselves are those of a source named by the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from labelgrad.auto.base_models.base import (
+    FittedModel,
+    fitted_positions,
+    log_probabilities,
+    rows_of,
+)
+from labelgrad.auto.class_prior import label_prior
+from labelgrad.auto.data.dataset import Examples
+from labelgrad.auto.task import Array, Classification, Task
+
+ABSTAIN_STD = 1e6  # of a value that the source does not give
+Cells = list[str] | list[list[str]]  # of one column, or of one for each class
+
+
+@dataclass(frozen=True, eq=False)
+class WeakLabels:
+    """A source that has labeled some examples already.
+
+    The accuracy of a source that gives classes is estimated on the labels that it may see; one
+    that is worse than chance abstains, and is never inverted.
+
+    >>> labels, task = np.array([0.0, 1.0, 1.0, np.nan]), Classification(("a", "b"))
+    >>> examples = Examples(np.zeros((4, 1)), rows=np.arange(4))
+    >>> model = WeakLabels("rule", labels)
+    >>> fitted = model.fit(examples, np.array([0, 1, -1, -1]), task=task, seed=0)
+    >>> np.exp(fitted.predict(examples)).round(2)
+    array([[0.75, 0.25],
+           [0.25, 0.75],
+           [0.25, 0.75],
+           [0.5 , 0.5 ]])
+    """
+
+    name: str
+    labels: Array  # (n,) class indices or values, or (n, classes) probabilities; NaN abstains
+    uses_unlabeled: bool = True
+    trusted: bool = False  # anybody can write a file: it must show what it adds
+    predicts_new: bool = False
+
+    def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
+        """Estimate how accurate the source is."""
+        del seed
+        rows = rows_of(examples)
+        given = self.labels[rows]
+        if isinstance(task, Classification):
+            every, given = np.arange(task.columns), self._probabilities(given, y, task.columns)
+            abstain = np.log(label_prior(y[y >= 0], task.columns))
+            prediction = np.tile(abstain, (len(y), 1))
+            complete = np.flatnonzero(~np.isnan(given).any(1))
+            prediction[complete] = log_probabilities(given[complete], every, task)
+            return FittedWeakLabels(prediction, abstain, rows)
+        abstains = np.isnan(given)
+        errors = (given - y)[task.is_labeled(y) & ~abstains]
+        std = np.sqrt(((errors**2).sum() + 1) / (len(errors) + 1))
+        values = np.where(abstains, 0.0, given)
+        prediction = task.from_outputs(values, np.where(abstains, ABSTAIN_STD, std))
+        return FittedWeakLabels(prediction, np.array([0.0, ABSTAIN_STD]), rows)
+
+    def _probabilities(self, given: Array, y: Array, classes: int) -> Array:
+        """Probabilities, NaN where the source abstains; of classes by their accuracy."""
+        if given.ndim == 2:
+            return given
+        known = (y >= 0) & ~np.isnan(given)
+        right = int((given[known] == y[known]).sum())
+        accuracy = (right + 1) / (int(known.sum()) + classes)
+        found = np.full((len(given), classes), np.nan)
+        if accuracy > 1 / classes:
+            rows = np.flatnonzero(~np.isnan(given))
+            found[rows] = (1 - accuracy) / max(1, classes - 1)
+            found[rows, given[rows].astype(int)] = accuracy
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class FittedWeakLabels:
+    """Predictions for the examples of the file; it abstains for all others."""
+
+    prediction: Array
+    abstain: Array
+    rows: Array
+
+    def predict(self, examples: Examples) -> Array:
+        """The source's prediction for known examples."""
+        places = fitted_positions(self.rows, examples)
+        return np.where(places[:, None] < 0, self.abstain, self.prediction[places])
+
+
+def read_weak_labels(path: str | Path, ids: Sequence[str], task: Task) -> list[WeakLabels]:
+    r"""The sources of a CSV file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, in UTF-8.
+    ids : sequence of str
+        The ids of all examples, in their order.
+    task : Task
+        Tells the classes, or the units of values.
+
+    Returns
+    -------
+    list of WeakLabels
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> file = Path(mkdtemp(), "rules.csv")
+    >>> _ = file.write_text("row,rule\n2,cat\n1,\n")
+    >>> read_weak_labels(file, ["1", "2"], Classification(("cat", "dog")))[0].labels
+    array([nan,  0.])
+    """
+    place = Path(path)
+    try:
+        cells = pl.read_csv(place, infer_schema=False).fill_null("")
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ValueError(
+            f"The weak labels {place} cannot be read ({reason}); give a CSV file in UTF-8 with as "
+            f"many cells in each line."
+        ) from None
+    if cells.width < 2 or not all(name.strip() for name in cells.columns[1:]):
+        raise ValueError(
+            f"The weak labels {place} need a header with names for the ids and one or more "
+            f"sources, got {_few(cells.columns)}."
+        )
+    first = cells.to_series(0)
+    row_of = {str(name): row for row, name in enumerate(ids)}
+    unknown = [name for name in first if name not in row_of]
+    repeated = first.filter(first.is_duplicated()).to_list()
+    if unknown or repeated:
+        wrong = "are not in the data" if unknown else "are repeated"
+        raise ValueError(
+            f"The first column of the weak labels {place} must have ids of examples, once each; "
+            f"{_few(unknown or repeated)} {wrong}."
+        )
+    rows = np.array([row_of[name] for name in first], dtype=int)
+    columns = {name.strip(): cells[name].str.strip_chars().to_list() for name in cells.columns[1:]}
+    sources = []
+    for name, mine in _sources(place, columns, task.classes).items():
+        found = _labels(place, mine, task)
+        labels = np.full((len(ids), *found.shape[1:]), np.nan)
+        labels[rows] = found
+        sources.append(WeakLabels(name, labels))
+    return sources
+
+
+def _sources(
+    place: Path, columns: Mapping[str, list[str]], classes: Sequence[str]
+) -> dict[str, Cells]:
+    """Columns by source: those of probabilities together, all others alone."""
+    sources: dict[str, Cells] = {}
+    probabilities: dict[str, dict[str, list[str]]] = {}
+    for name, cells in columns.items():
+        cuts = [at for at, letter in enumerate(name) if at and letter == ":"]
+        cut = next((at for at in cuts if name[at + 1 :].strip() in classes), None)
+        if name not in classes and cut is None:
+            sources[name] = cells
+            continue
+        source, of = (place.stem, name) if cut is None else (name[:cut], name[cut + 1 :])
+        mine = probabilities.setdefault(source.strip(), {})
+        if of.strip() in mine:
+            raise ValueError(
+                f"The weak labels {place} have two columns for the probability of {of.strip()!r} "
+                f"by {source.strip()!r}; remove one."
+            )
+        mine[of.strip()] = cells
+    for source, mine in probabilities.items():
+        missing = [name for name in classes if name not in mine]
+        if missing or source in sources:
+            what = f"lacks {_few(missing)}" if missing else "has a column of labels, too"
+            raise ValueError(
+                f"The weak labels {place} need one column for each class by {source!r}, which "
+                f"{what}."
+            )
+        sources[source] = [mine[name] for name in classes]
+    return sources
+
+
+def _labels(place: Path, cells: Cells, task: Task) -> Array:
+    """The cells of one source as labels, NaN where it abstains."""
+    if cells and isinstance(cells[0], list):
+        given = np.array([_numbers(place, column) for column in cells]).T
+        outside = given[(given < 0) | (given > 1)]
+        if len(outside):
+            raise ValueError(
+                f"The probabilities in {place} must be from 0 to 1, got {_few(outside.tolist())}."
+            )
+        total = given.sum(1, keepdims=True)
+        return np.where(total > 0, given / np.where(total > 0, total, 1), np.nan)
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    if not isinstance(task, Classification):
+        return (_numbers(place, texts) - task.mean) / task.scale
+    places = {name: at for at, name in enumerate(task.classes)}
+    unknown = [cell for cell in texts if cell and cell not in places]
+    if unknown:
+        raise ValueError(
+            f"The weak labels {place} must be classes of the data, {_few(task.classes)}, got "
+            f"{_few(unknown)}."
+        )
+    return np.array([places.get(cell, np.nan) for cell in texts])
+
+
+def _numbers(place: Path, cells: Sequence[str]) -> Array:
+    """Numbers, NaN for empty cells."""
+    numbers = pl.Series(cells).cast(pl.Float64, strict=False).to_numpy()
+    for cell, number in zip(cells, numbers, strict=True):
+        if cell and not np.isfinite(number):
+            raise ValueError(
+                f"The weak labels {place} must be finite numbers where they are probabilities or "
+                f"values, got {cell!r}; leave the cell empty to abstain."
+            )
+    return numbers
+
+
+def _few(names: Sequence[object]) -> str:
+    different = list(dict.fromkeys(map(repr, names)))
+    return ", ".join(different[:3]) + (" …" if len(different) > 3 else "")

@@ -1,0 +1,121 @@
+"""What a command prints: sentences, tables, and progress; bars on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from typing import Any, Self
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.segment import Segment
+from rich.table import Column, Table
+from rich.text import Text
+
+from labelgrad.auto.events import Events
+
+# What moves a cursor, clears a screen, turns the reading direction, or is half a character.
+CONTROL = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+LINE_EVERY = 10.0  # seconds between two lines about one stage, where there is no terminal
+REFRESH = 0.1  # seconds between two updates of a bar
+
+
+def visible(text: str) -> str:
+    r"""The text with every character that a terminal would obey spelled out.
+
+    >>> visible("caf\u00e9 \x1b[2J"), visible("a\u202eb"), visible("two\nlines")
+    ('café \\x1b[2J', 'a\\u202eb', 'two\nlines')
+    """
+    return CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+class Terminal(Console):
+    """The console of all commands: no text is markup, and none can control the terminal.
+
+    Names of classes, columns and files come from data and may hold anything.
+    """
+
+    def __init__(self, **options: Any):
+        super().__init__(markup=False, highlight=False, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments to write, with control characters of texts spelled out."""
+        for segment in super().render(renderable, options):
+            yield (segment if segment.control else segment._replace(text=visible(segment.text)))
+
+    def say(self, sentence: str) -> None:
+        """One sentence, never wrapped."""
+        self.print(sentence, soft_wrap=True)
+
+    def table(self, title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+        """A table; the first column is text, numbers stand on the right."""
+        first, *others = columns
+        table = Table(
+            Column(first, overflow="fold"),
+            *(Column(name, justify="right", overflow="fold") for name in others),
+            title=title or None,
+        )
+        for row in rows:
+            table.add_row(*(Text(_text(cell)) for cell in row))
+        self.print(table)
+
+
+def _text(cell: Any) -> str:
+    return "" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+class TerminalEvents(Events):
+    """Prints notes once each, and shows progress; a context manager."""
+
+    def __init__(self, console: Terminal):
+        self.console = console
+        self.notes: list[str] = []
+        self._tasks: dict[str, TaskID] = {}
+        self._last: dict[str, float] = {}
+        self._bars = Progress(
+            TextColumn("{task.description:<24}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def note(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+            self.console.say(sentence)
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        every = REFRESH if self.console.is_terminal else LINE_EVERY
+        first = self._last.setdefault(stage, now - (every if self.console.is_terminal else 0.0))
+        if done < total and now - first < every:
+            return
+        self._last[stage] = now
+        if not self.console.is_terminal:
+            if done < total:
+                self.console.say(f"{stage}: {done} of {total}")
+            return
+        if stage not in self._tasks:
+            self._bars.start()
+            self._tasks[stage] = self._bars.add_task(visible(stage), total=total)
+        self._bars.update(self._tasks[stage], completed=done, total=total)

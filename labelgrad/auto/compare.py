@@ -1,0 +1,365 @@
+"""`labelgrad.compare`: models and seeds on the same held-out labels, and what may be chance.
+
+Chance enters twice: another seed fits another model, and other labels would have scored it. A
+difference of two models is a table with a row for each seed and a column for each held-out label.
+The variance of its mean is estimated as that of its row means plus that of its column means, over
+their numbers; what both share is counted twice, so that intervals are rather too wide. They are
+Student's, with degrees of freedom after Satterthwaite: few seeds make them wide where seeds matter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import polars as pl
+
+from labelgrad.auto.assemble import subsample
+from labelgrad.auto.base_models.base import BaseModel
+from labelgrad.auto.base_models.registry import base_models, default_base_models
+from labelgrad.auto.config import FitConfig, Options
+from labelgrad.auto.cross_fit import CrossFit, Folds, cross_fit, make_folds
+from labelgrad.auto.data.dataset import Dataset
+from labelgrad.auto.data.read import read
+from labelgrad.auto.evaluation import LEVEL, Interval, shown_error
+from labelgrad.auto.events import SILENT, Events
+from labelgrad.auto.run import fingerprint
+from labelgrad.auto.task import Array, Classification
+from labelgrad.files import write_whole
+from labelgrad.schedules import check_count
+
+Line = dict[str, Any]
+
+SAME_FOR_ALL = ("network", "steps", "mirror", "fine_tune", "encoder")  # options of a comparison
+FIELDS = {"model", "seed", "loss", "seconds", "rows", "mistakes"}  # of a line
+FEW_SEEDS = 6
+RESULTS, SETTINGS = "results.jsonl", "settings.json"
+
+
+@dataclass(frozen=True)
+class ComparedModel:
+    """A model over all seeds; `difference` is its error minus that of the best, which has none."""
+
+    name: str
+    error: float
+    error_std: float  # over the seeds
+    loss: float
+    seconds: float  # of one seed
+    difference: Interval | None
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether its difference from the best is more than chance."""
+        return self.difference is not None and self.difference.low > 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison found."""
+
+    task: str
+    models: tuple[ComparedModel, ...]  # in the order in which they were given
+    seeds: int
+    labels: int  # held out, of all seeds together
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> ComparedModel:
+        """The model with the lowest error, and with the lower loss among equals."""
+        return next(model for model in self.models if model.difference is None)
+
+    @property
+    def title(self) -> str:
+        """What the table is of."""
+        return f"{self.seeds} seeds, {self.labels} held-out labels"
+
+    def table(self) -> pl.DataFrame:
+        """One row per model, the lowest error first."""
+        ordered = sorted(self.models, key=lambda model: (model.error, model.loss))
+        differences = [model.difference for model in ordered]
+        numbers = ("difference", "difference_low", "difference_high")
+        return pl.DataFrame(
+            {
+                "model": [model.name for model in ordered],
+                "error": [model.error for model in ordered],
+                "std_over_seeds": [model.error_std for model in ordered],
+                "difference": [each and each.value for each in differences],
+                "difference_low": [each and each.low for each in differences],
+                "difference_high": [each and each.high for each in differences],
+                "loss": [model.loss for model in ordered],
+                "seconds": [model.seconds for model in ordered],
+            },
+            schema_overrides=dict.fromkeys(numbers, pl.Float64),
+        )
+
+    @property
+    def summary(self) -> str:
+        """Which model is best, whether that is more than chance, and what limits the answer."""
+        others = [model for model in self.models if model.difference is not None]
+        worse = [model.name for model in others if model.is_worse]
+        tied = [model.name for model in others if not model.is_worse]
+        start = f"{self.best.name} has the lowest error, {shown_error(self.best.error, self.task)}"
+        parts = []
+        if worse:
+            parts.append(f"better than {_and(worse)} by more than chance")
+        if tied:
+            parts.append(f"its difference from {_and(tied)} may be chance")
+        return f"{start}: {'; '.join(parts)}. {self._limits}" if parts else f"{start}."
+
+    @property
+    def _limits(self) -> str:
+        together = f"The intervals hold together with {100 * LEVEL:.0f} % confidence."
+        if self.seeds == 1:
+            return f"{together} One seed tells nothing about chance in training."
+        if self.seeds < FEW_SEEDS:
+            return f"{together} With more seeds, smaller differences would show."
+        return f"{together} The best was chosen on these labels, so its error is a little too low."
+
+
+def compare(
+    data: Any,
+    y: Any = None,
+    *,
+    models: str | Sequence[str] | None = None,
+    seeds: int = 3,
+    out: str | Path | None = None,
+    config: FitConfig | None = None,
+    events: Events = SILENT,
+    **options: Unpack[Options],
+) -> Comparison:
+    """Cross-validate several models with several seeds, and say which is best or if it is chance.
+
+    Parameters
+    ----------
+    data, y
+        As in `labelgrad.fit`.
+    models
+        Names of base models and of training methods such as "lga+vat"; by default the base models
+        that `fit` would stack.
+    seeds
+        How often the labels are dealt into folds and each model is fitted with another seed.
+    out
+        A folder for finished trials; the same call continues there.
+    config
+        Options of `fit` in one object; `options` override it.
+    events
+        Receives notes and progress.
+    **options
+        Options of `fit`.
+
+    Returns
+    -------
+    Comparison
+        Errors, losses and paired intervals.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> y = np.where(np.arange(60) < 24, X[:, 0] > 0, -1)
+    >>> found = compare(X, y, models="linear,majority", seeds=2)
+    >>> found.best.name, found.labels
+    ('linear', 24)
+
+    """
+    check_count("seeds", seeds)
+    config = (config or FitConfig()).override(options)
+    dataset = subsample(read(data, y, config, events), config).dataset
+    names = _names(models, dataset)
+    fitted = base_models(names, config, dataset)
+    if len(fitted) < 2:
+        raise ValueError(f"`models` must name two or more different models, got {names}.")
+    if not len(make_folds(dataset.y, dataset.task, 0)):
+        raise ValueError(
+            f"None of the {len(dataset.labeled)} labels can be held out: a comparison needs two "
+            f"labels of a class, or four values."
+        )
+    lines = [] if out is None else _finished(Path(out), dataset, config)
+    notes: dict[str, None] = {}
+    for seed in range(seeds):
+        events.progress("seeds", seed, seeds)
+        done = {line["model"] for line in lines if line["seed"] == seed}
+        missing = [model for model in fitted if model.name not in done]
+        for some in _batches(missing, config):
+            new, left_out = _trials(some, dataset, config, seed, events)
+            notes |= dict.fromkeys(left_out)
+            lines += new
+            if (
+                out is not None
+            ):  # after a kill at any moment, all lines of a batch are there or none
+                whole = "".join(json.dumps(line) + "\n" for line in lines)
+                write_whole(Path(out) / RESULTS, whole.encode())
+    events.progress("seeds", seeds, seeds)
+    return rank(dataset.task.name, [model.name for model in fitted], lines, seeds, tuple(notes))
+
+
+def _names(models: str | Sequence[str] | None, dataset: Dataset) -> tuple[str, ...]:
+    if models is None:
+        return default_base_models(dataset)
+    return FitConfig(base_models=models).base_models or ()  # type: ignore[arg-type]
+
+
+def _batches(models: Sequence[BaseModel], config: FitConfig) -> list[list[BaseModel]]:
+    """One model after another, or all side by side where there are several processes."""
+    from joblib import effective_n_jobs
+
+    if not models:
+        return []
+    if effective_n_jobs(None if config.workers == 1 else config.workers) == 1:
+        return [[model] for model in models]
+    return [list(models)]
+
+
+def _trials(
+    models: Sequence[BaseModel], dataset: Dataset, config: FitConfig, seed: int, events: Events
+) -> tuple[list[Line], list[str]]:
+    """A line for each model: how wrong it was about every held-out label."""
+    folds = make_folds(dataset.y, dataset.task, seed)
+    fits, notes = cross_fit(
+        models,
+        dataset,
+        folds,
+        seed=seed,
+        workers=config.workers,
+        timeout=config.model_timeout,
+        events=events,
+    )
+    for note in notes:
+        events.note(note)
+    return [_line(each, dataset, folds, seed) for each in fits], notes
+
+
+def _line(fit: CrossFit, dataset: Dataset, folds: Folds, seed: int) -> Line:
+    task, y = dataset.task, dataset.y[folds.rows]
+    point = task.point(fit.out_of_fold)
+    if isinstance(task, Classification):
+        mistakes = (point != y).astype(int)
+    else:
+        mistakes = ((point - y) * task.scale) ** 2
+    return {
+        "model": fit.name,
+        "seed": seed,
+        "loss": float(task.losses(fit.out_of_fold, y).mean()),
+        "seconds": round(fit.seconds, 2),
+        "rows": folds.rows.tolist(),
+        "mistakes": mistakes.tolist(),
+    }
+
+
+def _finished(folder: Path, dataset: Dataset, config: FitConfig) -> list[Line]:
+    """The finished trials in a folder, all of the same data and options."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"A comparison needs a folder, and {folder} is a file; choose another.")
+    saved, results, settings = config.to_dict(), folder / RESULTS, folder / SETTINGS
+    wanted: Line = {"data": fingerprint(dataset), "task": dataset.task.name}
+    wanted |= {name: saved.get(name) for name in SAME_FOR_ALL}
+    try:
+        lines = results.read_text().splitlines() if results.exists() else []
+        found: list[Line] = [json.loads(line) for line in lines]
+        earlier = json.loads(settings.read_text()) if settings.exists() else wanted
+        changed = [name for name in wanted if earlier[name] != wanted[name]]
+        whole = all(line.keys() >= FIELDS for line in found)
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise ValueError(f"The results in {folder} are damaged or of another kind; choose another.")
+    if changed:
+        name = changed[0]
+        raise ValueError(
+            f"{folder} holds results with {name} = {earlier[name]}, and now it is {wanted[name]}; "
+            f"use another folder with --out."
+        )
+    write_whole(settings, json.dumps(wanted).encode())
+    return found
+
+
+def rank(
+    task: str, names: Sequence[str], lines: Sequence[Line], seeds: int, notes: Sequence[str] = ()
+) -> Comparison:
+    """Compare models by the lines of their trials; a model without a line for a seed is left out.
+
+    >>> lines = [
+    ...     {"model": m, "seed": s, "loss": 1, "seconds": 1, "rows": [0, 1, 2, 3], "mistakes": e}
+    ...     for s in range(2)
+    ...     for m, e in (("a", [1, 1, 1, 0]), ("b", [0, 0, 1, 0]))
+    ... ]
+    >>> found = rank("classification", ["a", "b"], lines, 2)
+    >>> found.best.name, found.models[0].difference.value
+    ('b', 0.5)
+    """
+    lines = [line for line in lines if line["seed"] < seeds]
+    by_model = {name: [line for line in lines if line["model"] == name] for name in names}
+    by_model = {name: mine for name, mine in by_model.items() if len(mine) == seeds}
+    if not by_model:
+        raise ValueError(f"No model could be fitted: {' '.join(notes)}")
+    rows = sorted({row for mine in by_model.values() for line in mine for row in line["rows"]})
+    tables = {name: _table(task, mine, rows) for name, mine in by_model.items()}
+    errors = {name: float(np.nanmean(table)) for name, table in tables.items()}
+    losses = {
+        name: float(np.mean([line["loss"] for line in mine])) for name, mine in by_model.items()
+    }
+    best = min(tables, key=lambda name: (errors[name], losses[name]))
+    level = 1 - (1 - LEVEL) / max(1, len(tables) - 1)  # so that all intervals hold together
+    compared = [
+        ComparedModel(
+            name,
+            errors[name],
+            _std_over_seeds(task, mine),
+            losses[name],
+            float(np.mean([line["seconds"] for line in mine])),
+            None if name == best else interval(tables[name] - tables[best], level),
+        )
+        for name, mine in by_model.items()
+    ]
+    return Comparison(task, tuple(compared), seeds, len(rows), tuple(notes))
+
+
+def interval(differences: Array, level: float) -> Interval:
+    """The mean of a table with rows for seeds and columns for labels, with its interval.
+
+    NaN is a label that was not held out with a seed.
+
+    >>> found = interval(np.array([[1.0, 0, 1, 0], [1, 0, 1, 0]]), 0.95)
+    >>> found.value, round(found.high - found.value, 3)  # Student's t with 3 degrees of freedom
+    (0.5, 0.919)
+    """
+    from scipy import stats
+
+    value = float(np.nanmean(differences))
+    variances = []
+    for axis in (1, 0):
+        means = np.nanmean(differences, axis=axis)
+        if len(means) > 1:
+            variances.append((float(means.var(ddof=1)) / len(means), len(means) - 1))
+    total = sum(variance for variance, _ in variances)
+    if total == 0:
+        return Interval(value, value, value)
+    freedom = total**2 / sum(variance**2 / free for variance, free in variances)
+    half = float(stats.t.ppf((1 + level) / 2, freedom)) * total**0.5
+    return Interval(value, value - half, value + half)
+
+
+def _table(task: str, lines: Sequence[Line], rows: Sequence[int]) -> Array:
+    """Mistakes of a model by seed and label, so that their mean is its error."""
+    place = {row: column for column, row in enumerate(rows)}
+    table = np.full((len(lines), len(rows)), np.nan)
+    for number, line in enumerate(sorted(lines, key=lambda line: int(line["seed"]))):
+        table[number, [place[row] for row in line["rows"]]] = line["mistakes"]
+    if task == Classification.name:
+        return table
+    root = max(float(np.nanmean(table)) ** 0.5, 1e-12)
+    linear: Array = table / (2 * root) + root / 2  # the tangent of the square root there
+    return linear
+
+
+def _std_over_seeds(task: str, lines: Sequence[Line]) -> float:
+    means = np.array([np.mean(line["mistakes"]) for line in lines])
+    errors = means if task == Classification.name else np.sqrt(means)
+    return float(errors.std(ddof=1)) if len(errors) > 1 else 0.0
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

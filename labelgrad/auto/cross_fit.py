@@ -1,0 +1,294 @@
+"""Cross-fitting: every base model predicts each held-out label without having seen it.
+
+Work goes through joblib, so `joblib.parallel_config(backend="dask")` sends it elsewhere.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from labelgrad.auto.base_models.base import BaseModel, FittedModel
+from labelgrad.auto.data.dataset import Dataset, Examples
+from labelgrad.auto.events import SILENT, Events
+from labelgrad.auto.task import Array, Classification, Regression, Task, log_normalize
+from labelgrad.functional import mixed_seed
+
+FOLDS, FEWER_FOLDS, MANY_LABELS = 4, 3, 400
+NO_INFORMATION_STD = 1e3  # of a standardized value
+CHECKED = 1000  # examples that a final model's prediction is checked on
+TIMEOUT = 600.0  # seconds
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """Labels that are held out together.
+
+    >>> folds = Folds(rows=np.array([0, 4, 1]), of=np.array([0, 0, 1]))
+    >>> folds.masked(np.array([0, 1, 1, -1, 0]), 0, Classification(("a", "b")))
+    array([-1,  1,  1, -1, -1])
+    """
+
+    rows: Array  # positions of the examples whose labels are held out, fold after fold
+    of: Array  # the fold of each
+
+    def __len__(self) -> int:
+        return int(self.of.max()) + 1 if len(self.of) else 0
+
+    def held_out(self, fold: int) -> Array:
+        """The positions of the examples of a fold."""
+        rows: Array = self.rows[self.of == fold]
+        return rows
+
+    def masked(self, y: Array, fold: int, task: Task) -> Array:
+        """The target without the labels of a fold; all labels for the fold -1."""
+        masked = y.copy()
+        rows = self.held_out(fold)
+        masked[rows] = task.unlabeled(len(rows))
+        return masked
+
+
+def make_folds(y: Array, task: Task, seed: int) -> Folds:
+    """Stratified folds: four, and three from 400 labels on.
+
+    The only label of a class is never held out, since every training needs one. Fewer than four
+    regression targets, or one label for each class, leave nothing to hold out.
+
+    >>> task = Classification(("a", "b", "c"))
+    >>> folds = make_folds(np.array([0, 0, 0, 0, -1, 1, 1, 2]), task, seed=0)
+    >>> sorted(folds.rows.tolist()), np.bincount(folds.of)
+    ([0, 1, 2, 3, 5, 6], array([2, 2, 1, 1]))
+    """
+    labeled = np.flatnonzero(task.is_labeled(y))
+    known = y[labeled]
+    count = FOLDS if len(labeled) < MANY_LABELS else FEWER_FOLDS
+    if isinstance(task, Classification):
+        groups = [np.flatnonzero(known == label) for label in np.unique(known)]
+        least = 2
+    else:  # from low to high, neighbouring values shuffled
+        order = np.argsort(known, kind="stable")
+        groups = [order[at : at + count] for at in range(0, len(order), count)]
+        groups, least = (groups if len(known) >= count else []), 1
+    generator = torch.Generator().manual_seed(mixed_seed(seed, 3))
+    shuffled = [group[torch.randperm(len(group), generator=generator).numpy()] for group in groups]
+    dealt = [place for group in shuffled if len(group) >= least for place in group.tolist()]
+    folds = [sorted(dealt[place::count]) for place in range(min(count, len(dealt)))]
+    rows = labeled[np.array([place for fold in folds for place in fold], dtype=int)]
+    return Folds(rows, np.repeat(np.arange(len(folds)), [len(fold) for fold in folds]))
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """A base model after cross-fitting."""
+
+    name: str
+    uses_unlabeled: bool
+    out_of_fold: Array  # a prediction for each of `Folds.rows`
+    by_fold: Sequence[FittedModel]  # each fitted without the labels of one fold
+    final: FittedModel  # fitted on all labels
+    seconds: float = 0.0
+    trusted: bool = True  # whether stacking starts from an equal share for it
+    predicts_new: bool = True  # whether it knows anything of examples it was not fitted on
+
+
+def cross_fit(
+    models: Sequence[BaseModel],
+    dataset: Dataset,
+    folds: Folds,
+    *,
+    seed: int = 0,
+    workers: int = 1,
+    timeout: float = TIMEOUT,
+    events: Events = SILENT,
+) -> tuple[list[CrossFit], list[str]]:
+    """Fit every model without each fold, and on all labels.
+
+    Parameters
+    ----------
+    models : sequence of BaseModel
+        What to fit. One that raises, predicts nonsense or takes too long is left out.
+    dataset : Dataset
+        All examples, and the labels there are.
+    folds : Folds
+        Which labels are held out together.
+    seed : int
+        Seeds every model.
+    workers : int
+        Processes to use. One stays in this process, unless `joblib.parallel_config` is active.
+    timeout : float
+        Seconds that a model may take, or a fit of a network. In this process they are checked
+        between folds; elsewhere the processes are killed and the other models go on in new ones.
+    events : Events
+        Receives the progress.
+
+    Returns
+    -------
+    fits : list of CrossFit
+        The models that could be fitted, in their order.
+    notes : list of str
+        A sentence for each model that was left out.
+
+    Examples
+    --------
+    >>> from labelgrad.auto.base_models.registry import BASE_MODELS
+    >>> X, y = np.linspace(-1, 1, 20, dtype=np.float32)[:, None], np.arange(20) // 10
+    >>> dataset = Dataset(X, y, Classification(("a", "b")), ids=[], preprocessor=None)
+    >>> models = [BASE_MODELS["linear"](), BASE_MODELS["lga-linear"]()]
+    >>> fits, notes = cross_fit(models, dataset, make_folds(y, dataset.task, seed=0))
+    >>> [fit.name for fit in fits], notes
+    (['linear'], ["Base model 'lga-linear' is left out: it needs unlabeled examples."])
+    """
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    data = _Data(dataset.examples, dataset.y, dataset.task, folds, seed, timeout)
+    every = [*range(len(folds)), -1]  # -1: all labels
+    jobs = []
+    for at, model in enumerate(models):  # one job, or one for each fit of a network
+        is_network = getattr(model, "is_network", False)
+        jobs += [(at, [fold]) for fold in every] if is_network else [(at, every)]
+    n_jobs, total = None if workers == 1 else workers, len(jobs)
+    limit = None if effective_n_jobs(n_jobs) == 1 else timeout
+    found: list[list[_Fitted | str]] = [[] for _ in models]
+    while jobs:
+        run = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1, timeout=limit)
+        try:
+            for result in run(delayed(_run)(models[at], some, data) for at, some in list(jobs)):
+                found[jobs.pop(0)[0]].append(result)
+                events.progress("base models", total - len(jobs), total)
+        except multiprocessing.TimeoutError:  # joblib has killed its processes
+            late = jobs[0][0]
+            found[late].append(data.too_long)
+            jobs = [job for job in jobs if job[0] != late]
+            events.progress("base models", total - len(jobs), total)
+    fits, notes = [], []
+    for model, parts in zip(models, found, strict=True):
+        failures = [part for part in parts if isinstance(part, str)]
+        if failures:
+            notes.append(f"Base model {model.name!r} is left out: {failures[0]}.")
+        else:
+            fitted = [part for part in parts if isinstance(part, _Fitted)]
+            fits.append(_assembled(model, fitted, data))
+    return fits, notes
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """What all jobs share."""
+
+    examples: Examples
+    y: Array
+    task: Task
+    folds: Folds
+    seed: int
+    timeout: float
+
+    @property
+    def too_long(self) -> str:
+        return f"it took more than {self.timeout:g} s"
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    models: list[FittedModel]
+    predictions: list[Array]  # of the held-out examples of each fold
+    seconds: float
+
+
+def _run(model: BaseModel, some: Sequence[int], data: _Data) -> _Fitted | str:
+    """Fit a model for some folds; a sentence without its end where that fails."""
+    from threadpoolctl import threadpool_limits
+
+    began, task, folds = time.perf_counter(), data.task, data.folds
+    models: list[FittedModel] = []
+    predictions = []
+    try:
+        # Products are so small that threads would only wait for each other, and nobody can act on
+        # a warning that a solver has not converged.
+        threads = None if getattr(model, "is_network", False) else 1
+        with threadpool_limits(threads), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for fold in some:
+                if time.perf_counter() - began > data.timeout:
+                    return data.too_long
+                y = folds.masked(data.y, fold, task)
+                models.append(model.fit(data.examples, y, task=task, seed=data.seed))
+                rows = np.arange(len(y))[:CHECKED] if fold < 0 else folds.held_out(fold)
+                found = checked(models[-1].predict(data.examples[rows]), len(rows), task)
+                predictions += [found] if fold >= 0 else []
+    except Exception as error:  # whatever it is, the others can be fitted
+        return (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+    return _Fitted(models, predictions, time.perf_counter() - began)
+
+
+def checked(prediction: Array, n: int, task: Task) -> Array:
+    """The prediction, if it has the right shape and is finite and normalized.
+
+    >>> checked(np.log([[0.5, 0.6]]), 1, Classification(("a", "b")))
+    Traceback (most recent call last):
+    ValueError: its probabilities sum to 1.1
+    """
+    if prediction.shape != (n, task.columns):
+        needed = (n, task.columns)
+        raise ValueError(f"its predictions have the shape {prediction.shape}, not {needed}")
+    if not np.isfinite(prediction).all():
+        raise ValueError("its predictions are not finite")
+    if isinstance(task, Regression):
+        if (prediction[:, 1] <= 0).any():
+            raise ValueError("its standard deviations are not positive")
+        return prediction
+    total = np.exp(prediction).sum(1)
+    if len(total) and abs(total - 1).max() > 0.01:
+        raise ValueError(f"its probabilities sum to {total[abs(total - 1).argmax()]:.3g}")
+    return log_normalize(prediction)
+
+
+def _assembled(model: BaseModel, parts: Sequence[_Fitted], data: _Data) -> CrossFit:
+    *by_fold, final = [fitted for part in parts for fitted in part.models]
+    predictions = [each for part in parts for each in part.predictions]
+    out_of_fold = np.concatenate([*predictions, np.zeros((0, data.task.columns))])
+    if isinstance(data.task, Regression) and len(out_of_fold):
+        factor = std_factor(out_of_fold, data.y[data.folds.rows])
+        out_of_fold = data.task.from_outputs(out_of_fold[:, 0], factor * out_of_fold[:, 1])
+        by_fold = [RescaledModel(fitted, factor, data.task) for fitted in by_fold]
+        final = RescaledModel(final, factor, data.task)
+    return CrossFit(
+        model.name,
+        model.uses_unlabeled,
+        out_of_fold,
+        by_fold,
+        final,
+        sum(part.seconds for part in parts),
+        getattr(model, "trusted", True) or not len(data.folds),
+        getattr(model, "predicts_new", True),
+    )
+
+
+def std_factor(prediction: Array, y: Array) -> float:
+    """Ratio of held-out errors to predicted standard deviations, with one error of ratio 1 added.
+
+    >>> round(std_factor(np.array([[0.0, 1.0]] * 3), np.array([3.0, -3.0, 3.0])), 2)
+    2.65
+    """
+    informed = prediction[:, 1] < NO_INFORMATION_STD
+    ratios = (y - prediction[:, 0])[informed] / prediction[informed, 1]
+    return float(np.sqrt(((ratios**2).sum() + 1) / (len(ratios) + 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class RescaledModel:
+    """A fitted regression model with scaled standard deviations."""
+
+    fitted: FittedModel
+    factor: float
+    task: Regression
+
+    def predict(self, examples: Examples) -> Array:
+        """The same means with scaled standard deviations."""
+        prediction = self.fitted.predict(examples)
+        return self.task.from_outputs(prediction[:, 0], self.factor * prediction[:, 1])

@@ -1,0 +1,1 @@
+"""Reading what people have, and turning it into numbers."""

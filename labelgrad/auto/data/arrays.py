@@ -1,0 +1,244 @@
+"""NumPy arrays, in memory or in an .npz file: `x`, one row for each example, and `y`."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelgrad.auto.config import FitConfig
+from labelgrad.auto.data import columns as of_columns
+from labelgrad.auto.data.columns import Column, join_few
+from labelgrad.auto.data.dataset import Dataset, Examples, NewExamples, RowIds
+from labelgrad.auto.data.images import pixel_features
+from labelgrad.auto.data.sources import readable
+from labelgrad.auto.data.targets import label_series, read_targets
+from labelgrad.auto.events import SILENT, Events
+from labelgrad.auto.store import allocate
+from labelgrad.auto.task import Array
+
+PART = 20_000  # rows that are transformed at once
+BOMB_SIZE, BOMB_RATIO = 2**30, 100  # bytes, and how far data shrink: beyond both it is an attack
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """How arrays of images become uint8 (n, c, h, w): whole numbers stay, others are scaled."""
+
+    channels_last: bool
+    low: float | None = None  # what becomes 0; None for whole numbers from 0 to 255
+    high: float | None = None
+
+    @classmethod
+    def fit(cls, x: Array) -> Pixels:
+        """Where the channels are, and the range of values."""
+        last = x.ndim == 4 and x.shape[1] not in (1, 3)
+        if last and x.shape[3] not in (1, 3):
+            raise ValueError(
+                f"`x` must have 1 or 3 channels in its second dimension, or in its last, got the "
+                f"shape {x.shape}."
+            )
+        low, high = float(x.min()), float(x.max())
+        if x.dtype.kind in "bui" and low >= 0 and high <= 255:
+            return cls(last)
+        return cls(last, low, high)
+
+    def transform(self, x: Array, config: FitConfig) -> Array:
+        """Images in 8 bits."""
+        low, high = x.min(), x.max()
+        if not np.isfinite([low, high]).all():
+            raise ValueError("The images in `x` must be finite, got NaN or infinity.")
+        if self.low is None and (x.dtype.kind == "f" or low < 0 or high > 255):
+            raise ValueError(
+                f"The images in `x` must be whole numbers from 0 to 255, as in the training data, "
+                f"got {x.dtype} from {low:g} to {high:g}."
+            )
+        x = x[:, None] if x.ndim == 3 else np.moveaxis(x, 3, 1) if self.channels_last else x
+        pixels = allocate(x.shape, np.uint8, config.cache)
+        for start in range(0, len(x), PART):
+            part = x[start : start + PART]
+            if self.low is not None and self.high is not None:
+                span = (self.high - self.low) or 1.0
+                part = np.clip((part.astype(np.float64) - self.low) / span * 255, 0, 255).round()
+            pixels[start : start + PART] = part
+        return pixels
+
+
+@dataclass(eq=False)
+class ArrayPreprocessor:
+    """How the columns, or the images, of an array are scaled.
+
+    >>> saved = ARRAYS.read([[1.0], [3.0]], [0, 1], FitConfig()).preprocessor.to_dict()
+    >>> ARRAYS.preprocessor_from_dict(saved).transform([[5.0]], FitConfig()).examples.X
+    array([[3.]], dtype=float32)
+    """
+
+    shape: tuple[int, ...]
+    columns: tuple[Column, ...] = ()
+    pixels: Pixels | None = None
+    kind: str = field(default="arrays", init=False)
+    id_name: str = field(default="row", init=False)
+
+    def transform(self, data: Any, config: FitConfig, events: Events = SILENT) -> NewExamples:
+        """New rows of the shape the old ones have; `y` of a file is not read."""
+        del events
+        x = self._checked(data)
+        return NewExamples(self.examples(x, config), RowIds(len(x)))
+
+    def transform_in_parts(
+        self, data: Any, config: FitConfig, events: Events = SILENT
+    ) -> Iterator[NewExamples]:
+        """The same, some thousand rows at a time."""
+        del events
+        x = self._checked(data)
+        for start in range(0, len(x), PART):
+            part = x[start : start + PART]
+            yield NewExamples(self.examples(part, config), RowIds(len(part), start))
+
+    def examples(self, x: Array, config: FitConfig) -> Examples:
+        """What models see of checked rows."""
+        if self.pixels is not None:
+            raw = self.pixels.transform(x, config)
+            return Examples(pixel_features(raw, config), raw)
+        width = sum(column.width for column in self.columns)
+        X = allocate((len(x), width), np.float32, config.cache)
+        for start in range(0, len(x), PART):
+            rows = slice(start, start + PART)
+            of_columns.encode_rows(self.columns, list(x[rows].T.astype(np.float64)), X[rows])
+        return Examples(X)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The preprocessor as JSON can hold it."""
+        return {
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "columns": [of_columns.column_to_dict(column) for column in self.columns],
+            "pixels": None if self.pixels is None else vars(self.pixels),
+        }
+
+    def _checked(self, data: Any) -> Array:
+        x = check_array(load_arrays(data, ("x",))["x"] if isinstance(data, Path) else data)
+        if x.shape[1:] != self.shape:
+            raise ValueError(
+                f"`x` must have rows of the shape {self.shape}, as in the training data, got "
+                f"{x.shape[1:]}."
+            )
+        return x
+
+
+class Arrays:
+    """An .npz file, or an array: of columns if it has two dimensions, else of images."""
+
+    name = "arrays"
+
+    def takes(self, data: Any) -> bool:
+        """Whether this is an .npz file, or any object: what is no array is refused when read."""
+        return data.suffix.lower() == ".npz" if isinstance(data, Path) else True
+
+    def read(self, data: Any, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
+        """Examples and labels, which are -1, NaN or None where there are none."""
+        del events
+        if isinstance(data, Path):
+            arrays = load_arrays(data, ("x", "y"))
+            data, y = arrays["x"], arrays["y"]
+        elif y is None:
+            raise ValueError("An array needs its labels `y`, with -1 or NaN where unlabeled.")
+        x = check_array(data)
+        labels, notes = label_series(y, len(x), config.task)
+        targets = read_targets(labels, config.task, "`y`")
+        preprocessor, more = _fit(x)
+        examples = preprocessor.examples(x, config)
+        return Dataset(
+            examples.X,
+            targets.y,
+            targets.task,
+            RowIds(len(x)),
+            preprocessor,
+            raw=examples.raw,
+            notes=[*targets.notes, *notes, *more],
+        )
+
+    def preprocessor_from_dict(self, saved: Mapping[str, Any]) -> ArrayPreprocessor:
+        """The preprocessor that `to_dict` wrote down."""
+        columns = tuple(of_columns.column_from_dict(column) for column in saved["columns"])
+        pixels = None if saved["pixels"] is None else Pixels(**saved["pixels"])
+        return ArrayPreprocessor(tuple(saved["shape"]), columns, pixels)
+
+
+ARRAYS = Arrays()
+
+
+def _fit(x: Array) -> tuple[ArrayPreprocessor, list[str]]:
+    shape = tuple(x.shape[1:])
+    if x.ndim > 2:
+        pixels = Pixels.fit(x)
+        last = "The channels of `x` are its last dimension, and become the second."
+        return ArrayPreprocessor(shape, pixels=pixels), [last] if pixels.channels_last else []
+    if (x == x[:1]).all():
+        raise ValueError("`x` has no column to learn from: each of them is constant.")
+    fitted: dict[str, Column] = {
+        str(place): of_columns.fit_number(str(place), column.astype(np.float64))
+        for place, column in enumerate(x.T)
+    }
+    fitted = of_columns.share_scale(fitted)
+    return ArrayPreprocessor(shape, tuple(fitted.values())), of_columns.column_notes(fitted)
+
+
+def check_array(data: Any) -> Array:
+    """An array of numbers with two to four dimensions; anything else raises a ValueError."""
+    x = np.asarray(data)
+    if x.ndim not in (2, 3, 4) or 0 in x.shape:
+        raise ValueError(
+            f"`x` must be (rows, columns), (rows, height, width) or (rows, channels, height, "
+            f"width) and not empty, got the shape {x.shape}."
+        )
+    if x.dtype.kind not in "buif":
+        raise ValueError(f"`x` must hold numbers, got {x.dtype}.")
+    return x
+
+
+def load_arrays(path: Path, names: Sequence[str]) -> dict[str, Array]:
+    """The named arrays of an .npz file; nothing in it is ever run.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    names
+        Of the arrays in it.
+
+    Returns
+    -------
+    dict
+        The arrays by name; a damaged file raises a ValueError of one sentence.
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> file = Path(mkdtemp(), "mine.npz")
+    >>> np.savez(file, x=[[1, 2]], y=[0])
+    >>> load_arrays(file, ["x"])
+    {'x': array([[1, 2]])}
+    """
+    with readable(path.name, "an .npz file"), zipfile.ZipFile(path) as archive:
+        infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        lacking = [name for name in names if name not in infos]
+        if lacking:
+            raise ValueError(f"it has no array {join_few(lacking)}; it has {join_few(infos)}")
+        arrays = {}
+        for name in names:
+            packed, size = infos[name].compress_size, infos[name].file_size
+            if size > max(BOMB_SIZE, BOMB_RATIO * packed):
+                raise ValueError(f"`{name}` unpacks from {packed} bytes to {size}: too much")
+            with archive.open(infos[name]) as file:
+                if b"'|O'" in file.read(200):
+                    raise ValueError(
+                        f"it has Python objects in `{name}`; save numbers or text instead"
+                    )
+                file.seek(0)
+                arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
+        return arrays

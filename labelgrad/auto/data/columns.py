@@ -1,0 +1,507 @@
+"""Columns of a table: what each one holds, and the features it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from labelgrad.auto.data.formats import (
+    DAY_FIRST,
+    MONTH_FIRST,
+    TRUTH,
+    DateFormat,
+    Format,
+    NumberFormat,
+    are_booleans,
+    clean,
+    date_formats,
+    number_formats,
+    parse_cells,
+)
+from labelgrad.auto.task import Array
+
+MAX_CATEGORIES = 50
+FEW_TEXTS = 20
+LIMIT = 1e6  # of a standardized number, far beyond those of the data that were fitted
+WORDS_OF_TEXT = 3  # on average; names and codes have fewer
+LETTERS_OF_TEXT = 12  # where words are not separated by spaces
+HEAD = 500  # cells that mostly show what a column does not hold
+NUMBERS, DATES, TEXTS, OBJECTS = "numbers", "dates", "texts", "objects"
+# A decimal point that might as well separate thousands.
+LIKE_THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}\.[0-9]{3}\s*$"
+
+
+def join_few(names: Iterable[object], most: int = 5) -> str:
+    """The first few names, and how many more there are.
+
+    >>> join_few(["a", "b"]), join_few(range(9), most=2)
+    ("'a', 'b'", '0, 1 and 7 more')
+    """
+    listed = list(names)
+    reprs = [repr(name) for name in listed[:most]]
+    shown = ", ".join(text if len(text) <= 200 else f"{text[:200]}…" for text in reprs)
+    return shown if len(listed) <= most else f"{shown} and {len(listed) - most} more"
+
+
+def as_text(cells: pl.Series) -> pl.Series:
+    """A column of any type as strings, whole numbers without a decimal point.
+
+    >>> as_text(pl.Series([1.0, 2.5, None])).to_list(), as_text(pl.Series([True])).to_list()
+    (['1', '2.5', None], ['True'])
+    """
+    if cells.dtype == pl.String:
+        return cells
+    if cells.dtype == pl.Boolean:
+        return cells.cast(pl.String).str.to_titlecase()
+    if cells.dtype.is_float():
+        cells = cells.fill_nan(None)
+        is_whole = (cells == cells.round()) & (cells.abs() < 2**53)
+        whole = cells.cast(pl.Int64, strict=False).cast(pl.String)
+        return whole.zip_with(is_whole.fill_null(False), cells.cast(pl.String))
+    return cells.cast(pl.String)
+
+
+def holds_of(dtype: pl.DataType) -> str:
+    """What a column of this type holds."""
+    if dtype.is_numeric() or dtype == pl.Null:
+        return NUMBERS
+    if dtype in (pl.Date, pl.Datetime):
+        return DATES
+    return TEXTS if dtype in (pl.String, pl.Boolean, pl.Categorical, pl.Enum) else OBJECTS
+
+
+def floats(cells: pl.Series) -> Array:
+    """Numbers or dates as float64, NaN where missing; dates in days since 1970."""
+    if holds_of(cells.dtype) == DATES:
+        cells = cells.dt.epoch("us") / 86400e6
+    return cells.cast(pl.Float64).to_numpy()
+
+
+@dataclass(frozen=True)
+class Number:
+    """A standardized number; the median where missing, and then an indicator beside it.
+
+    >>> age = Number("age", median=30.0, missing=True, mean=30.0, scale=10.0)
+    >>> age.encode(age.parse(pl.Series(["50", "NA"])))
+    array([[2., 0.],
+           [0., 1.]], dtype=float32)
+    """
+
+    name: str
+    median: float = 0.0
+    missing: bool = False
+    mean: float = 0.0
+    scale: float = 1.0
+    low: float = 0.0
+    high: float = 0.0
+    format: Format | None = None  # of strings; None is how programs write numbers
+    kind: ClassVar[str] = "number"
+
+    @property
+    def date(self) -> bool:
+        """Whether the numbers are dates, in days since 1970."""
+        return isinstance(self.format, DateFormat)
+
+    @property
+    def width(self) -> int:
+        """How many columns of X are this column's."""
+        return 1 + self.missing
+
+    def parse(self, cells: pl.Series, first_row: int = 1) -> Array:
+        """Numbers (n,), NaN where missing; a cell of another format raises a ValueError."""
+        what = DATES if self.date else NUMBERS
+        if holds_of(cells.dtype) == what:
+            return floats(cells)
+        numbers, texts = parse_cells(as_text(cells), self.format)
+        wrong = numbers.is_null() & texts.is_not_null()
+        if wrong.any():
+            row = int(wrong.arg_true()[0])
+            description = self.format.description if self.format else ""
+            raise ValueError(
+                f"The column {self.name!r} must hold {what}{' with ' * bool(description)}"
+                f"{description}, as in the training data, and row {first_row + row} holds "
+                f"{texts[row]!r}."
+            )
+        return floats(numbers)
+
+    def encode(self, values: Array) -> Array:
+        """Features (n, width) of parsed cells; infinity counts as missing."""
+        encoded = np.empty((len(values), self.width), np.float32)
+        known = np.isfinite(values)
+        if not known.all():
+            values = np.where(known, values, self.median)
+        if self.missing:
+            encoded[:, 1] = ~known
+        with np.errstate(over="ignore"):  # infinity is clipped
+            scaled = values - self.mean
+            scaled /= self.scale
+        encoded[:, 0] = np.clip(scaled, -LIMIT, LIMIT, out=scaled)
+        return encoded
+
+
+@dataclass(frozen=True)
+class Category:
+    """A one-hot encoding; rare texts share a column, and missing ones have a column.
+
+    A text that was not there in training counts as rare. Where the texts are words for yes and no,
+    any such word will do.
+
+    >>> pet = Category("pet", ("cat", "dog"), other=False, missing=True)
+    >>> pet.encode(pet.parse(pl.Series(["dog", "?", "eel"])))
+    array([[0., 1., 0.],
+           [0., 0., 1.],
+           [0., 0., 0.]], dtype=float32)
+    >>> paid = Category("paid", ("no", "yes"), other=False, missing=False, boolean=True)
+    >>> paid.encode(paid.parse(pl.Series(["Yes", "FALSE"])))
+    array([[0., 1.],
+           [1., 0.]], dtype=float32)
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    other: bool
+    missing: bool
+    boolean: bool = False
+    kind: ClassVar[str] = "category"
+
+    @property
+    def width(self) -> int:
+        """How many columns of X are this column's."""
+        return len(self.texts) + self.other + self.missing
+
+    def parse(self, cells: pl.Series, first_row: int = 1) -> Array:
+        """The column (n,) that is 1 for each cell; `width` where none is."""
+        del first_row
+        texts = as_text(cells)
+        different = texts.unique()
+        codes = [self._code(text) for text in clean(different)]
+        return texts.replace_strict(different, codes, return_dtype=pl.Int32).to_numpy()
+
+    def _code(self, text: str | None) -> int:
+        if text is None:
+            return self.width - self.missing
+        meaning = TRUTH.get(text.lower()) if self.boolean else None
+        for code, known in enumerate(self.texts):
+            if text == known or (meaning is not None and TRUTH[known.lower()] == meaning):
+                return code
+        return len(self.texts) if self.other else self.width
+
+    def encode(self, values: Array) -> Array:
+        """Features (n, width) of parsed cells."""
+        one_hot = np.zeros((len(values), self.width + 1), np.float32)
+        one_hot[np.arange(len(values)), values] = 1
+        return one_hot[:, : self.width]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Texts, as an encoder's features."""
+
+    name: str
+    state: dict[str, Any] = field(repr=False)  # what the encoder needs to encode alike
+    kind: ClassVar[str] = "encoded"
+
+    @property
+    def width(self) -> int:
+        """How many columns of X are this column's."""
+        return len(self.state["mean"])
+
+    def encode(self, values: Array) -> Array:
+        """The features (n, width) that the encoder gave."""
+        return values
+
+
+Column = Number | Category | Encoded
+
+
+def encode_rows(columns: Sequence[Column], values: Sequence[Array], X: Array) -> None:
+    """Write the features of parsed cells into rows of X."""
+    place = 0
+    for column, mine in zip(columns, values, strict=True):
+        X[:, place : place + column.width] = column.encode(mine)
+        place += column.width
+
+
+def column_to_dict(column: Column) -> dict[str, Any]:
+    """A column as JSON can hold it."""
+    return {"kind": column.kind, **asdict(column)}
+
+
+def column_from_dict(saved: Mapping[str, Any]) -> Column:
+    """The column that `column_to_dict` wrote down.
+
+    >>> age = Number("age", median=30.0, missing=True, format=NumberFormat(","))
+    >>> column_from_dict(column_to_dict(age)) == age
+    True
+    """
+    values = dict(saved)
+    kind = values.pop("kind")
+    if kind == Category.kind:
+        return Category(**values | {"texts": tuple(values["texts"])})
+    if kind == Encoded.kind:
+        return Encoded(**values)
+    if form := values["format"]:
+        values["format"] = DateFormat(**form) if "order" in form else NumberFormat(**form)
+    return Number(**values)
+
+
+CellsOf = Callable[[str], pl.Series]
+
+
+@dataclass
+class Guess:
+    """What a column seems to hold, and the formats in which all of its cells can be read."""
+
+    name: str
+    holds: str
+    formats: Sequence[Format] = ()
+    is_string: bool = False
+    numbers: pl.Series | None = None  # in strings as programs write them
+
+    @property
+    def format(self) -> Format | None:
+        """The format that is settled on."""
+        return self.formats[0] if self.formats else None
+
+
+def guess(
+    name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = True, hold: bool = True
+) -> Guess:
+    """Look at a column: plain numbers, which may be held, or numbers or dates in formats, or texts.
+
+    >>> ages = pl.DataFrame({"age": ["1", "NA", "3"], "pet": ["cat", "dog", ""]})
+    >>> [guess(name, ages[name].dtype, ages.get_column).holds for name in ages.columns]
+    ['numbers', 'texts']
+    """
+    if dtype != pl.String:
+        holds = holds_of(dtype)
+        return Guess(name, holds, [DateFormat()] if holds == DATES else [])
+    numbers, texts = parse_cells(cells_of(name), None)
+    if numbers.null_count() == texts.null_count():
+        return Guess(name, NUMBERS, is_string=True, numbers=numbers if hold else None)
+    different = texts.drop_nulls().unique(maintain_order=True)
+    head = different.head(HEAD)
+    if number_formats(head) and (found := number_formats(different)):
+        return Guess(name, NUMBERS, found, is_string=True)
+    if dates and date_formats(head) and (orders := date_formats(different)):
+        return Guess(name, DATES, orders, is_string=True)
+    return Guess(name, TEXTS, is_string=True)
+
+
+def settle_numbers(guesses: Mapping[str, Guess], cells_of: CellsOf, separator: str) -> list[str]:
+    """Leave each column of numbers one format, by what the others show; returns notes."""
+    strings = [each for each in guesses.values() if each.holds == NUMBERS and each.is_string]
+    if not any(each.formats for each in strings):
+        return []
+    shown = {each.name: _decimal_sign(each, cells_of) for each in strings}
+    unsure, commas, points, dots = (
+        [name for name, sign in shown.items() if sign == wanted]
+        for wanted in ("unsure", ",", ".", "like thousands")
+    )
+    comma = not points and (bool(commas) or separator == ";")
+    for name in unsure:
+        guesses[name].formats = [
+            form
+            for form in guesses[name].formats
+            if isinstance(form, NumberFormat) and (form.decimal == ",") == comma
+        ]
+    dots = dots if comma and commas else []
+    for name in dots:
+        guesses[name].formats, guesses[name].numbers = [NumberFormat(",", ".")], None
+    if points or commas:
+        sign = "point" if points else "comma"
+        why = f"as {join_few(points or commas, most=2)} has a decimal {sign}"
+    else:
+        usual = "as is usual in a file with semicolons"
+        why = usual if comma else "and nothing in the file says otherwise"
+    thousands = "marks between thousands"
+    read_as = {
+        "commas": (unsure, "decimal signs" if comma else thousands),
+        "dots": (dots, thousands),
+    }
+    return [
+        f"The {marks} of {join_few(names)} are read as {meaning}, {why}; write the numbers without "
+        f"them if that is wrong."
+        for marks, (names, meaning) in read_as.items()
+        if names
+    ]
+
+
+def _decimal_sign(each: Guess, cells_of: CellsOf) -> str:
+    """What a column of numbers in strings shows of the decimal sign in its file."""
+    if len(each.formats) > 1:
+        return "unsure"
+    form = each.format
+    if isinstance(form, NumberFormat) and "," in (form.decimal, form.thousands):
+        return form.decimal
+    cells = clean(cells_of(each.name))
+    pointed = cells.filter(cells.str.contains(".", literal=True))
+    if not len(pointed):
+        return ""
+    is_plain = form is None and pointed.str.contains(LIKE_THOUSANDS).all()
+    return "like thousands" if is_plain else "."
+
+
+def settle_dates(guesses: Mapping[str, Guess], cells_of: CellsOf, given: str | None) -> list[str]:
+    """Leave each column of dates one format, by what the others show; returns notes."""
+    orders = {
+        each.name: [form.order for form in each.formats if isinstance(form, DateFormat)]
+        for each in guesses.values()
+    }
+    unsure = [name for name, some in orders.items() if len(some) > 1]
+    if not unsure:
+        return []
+    shown = {some[0] for some in orders.values() if len(some) == 1} & {DAY_FIRST, MONTH_FIRST}
+    order = given or (shown.pop() if len(shown) == 1 else None)
+    if order is None:
+        example = clean(cells_of(unsure[0])).drop_nulls()[0]
+        raise ValueError(
+            f"The dates of {join_few(unsure)}, such as {example!r}, can be read with the day first "
+            f"or with the month first; say which with `dates` (--dates {DAY_FIRST} or "
+            f"{MONTH_FIRST}), or write them as 1998-08-07."
+        )
+    for name in unsure:
+        guesses[name].formats = [guesses[name].formats[orders[name].index(order)]]
+    return [] if given else [f"Dates of {join_few(unsure)} are read {order}, like the other dates."]
+
+
+def fit_column(found: Guess, cells: pl.Series, *, is_file: bool = True) -> Column | str:
+    """A fitted column, or the reason why it is left out; files often have a row number.
+
+    >>> fit_column(Guess("pet", TEXTS), pl.Series(["cat", "dog", "cat"]))
+    Category(name='pet', texts=('cat', 'dog'), other=False, missing=False, boolean=False)
+    >>> fit_column(Guess("id", TEXTS), pl.Series(["a7", "b2", "c9"]))
+    'all texts differ'
+    """
+    if found.holds == OBJECTS:
+        return "lists, bytes or other objects"
+    if found.holds == TEXTS:
+        return _fit_category(found.name, text_counts(cells))
+    values = Number(found.name, format=found.format).parse(cells)
+    number = fit_number(found.name, values, found.format)
+    if not np.isfinite(values).any():
+        return "empty"
+    if number.low == number.high and not number.missing:
+        return "constant"
+    if is_file and len(values) > 2 and values[0] in (0, 1) and (np.diff(values) == 1).all():
+        return "the number of the row"
+    return number
+
+
+def fit_number(name: str, values: Array, form: Format | None = None) -> Number:
+    """Standardize numbers by all that are finite; the others count as missing.
+
+    >>> age = fit_number("age", np.array([2.0, np.nan, 4.0, 6.0]))
+    >>> age.median, age.missing, age.mean, age.scale
+    (4.0, True, 4.0, 1.632993161855452)
+    """
+    finite = np.isfinite(values)
+    complete = bool(finite.all())
+    known = values if complete else values[finite]
+    if not len(known):
+        return Number(name, missing=True, format=form)
+    low, high = float(known.min()), float(known.max())
+    unit = 1.0
+    if not 1e-100 < max(-low, high) < 1e100:  # squares are beyond 64 bits
+        unit = max(-low, high) or 1.0
+        known = known / unit
+    x = pl.col("x")
+    found = pl.DataFrame({"x": known}).select(a=x.mean(), b=x.std(ddof=0), c=x.median())
+    mean, scale, median = (unit * value for value in found.row(0))
+    if low == high:
+        mean, scale = low, 1.0
+    return Number(name, median, not complete, mean, scale, low, high, form)
+
+
+def share_scale(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """One scale for numbers of one kind, such as pixels: those of a common range.
+
+    Where half of the columns span the range of all, a pixel that is seldom lit is not magnified.
+    """
+    numbers = [c for c in columns.values() if isinstance(c, Number) and not c.date]
+    if not numbers:
+        return dict(columns)
+    widest = min(c.low for c in numbers), max(c.high for c in numbers)
+    alike = sum((c.low, c.high) == widest for c in numbers)
+    scales = np.array([c.scale if c.low < c.high else 0.0 for c in numbers])
+    with np.errstate(over="ignore"):
+        shared = float(np.sqrt(np.square(scales).mean()))
+    if 2 * alike < len(numbers) or not 0 < shared < np.inf:
+        return dict(columns)
+    return {**columns, **{c.name: replace(c, scale=shared) for c in numbers}}
+
+
+def text_counts(cells: pl.Series) -> pl.DataFrame:
+    """How often each clean text occurs, and null for the missing ones; in no order."""
+    counts = as_text(cells).alias("text").value_counts(name="count")
+    counts = counts.with_columns(clean(counts["text"]))
+    return counts.group_by("text").agg(pl.col("count").sum())
+
+
+def _fit_category(name: str, counts: pl.DataFrame) -> Category | str:
+    known = counts.drop_nulls().sort("count", "text", descending=[True, False])
+    missing = len(known) < len(counts)
+    total, different = int(known["count"].sum()), len(known)
+    if not total:
+        return "empty"
+    commonest = known["text"].head(MAX_CATEGORIES).to_list()
+    if different <= MAX_CATEGORIES and are_booleans(commonest):
+        spelled = {TRUTH[text.lower()]: text for text in reversed(commonest)}
+        return Category(name, tuple(sorted(spelled.values())), False, missing, boolean=True)
+    if different == 1 and not missing:
+        return "constant"
+    if different == total > 1:
+        return "all texts differ"
+    if different > FEW_TEXTS and 2 * different > total:
+        return "most texts differ"
+    return Category(name, tuple(sorted(commonest)), different > MAX_CATEGORIES, missing)
+
+
+def is_prose(counts: pl.DataFrame) -> bool:
+    """Whether texts are there to be read, and are not names, codes or categories.
+
+    >>> is_prose(text_counts(pl.Series(["the soup was cold", "we came back", "no complaints"])))
+    True
+    >>> is_prose(text_counts(pl.Series(["very good", "very bad"] * 20)))
+    False
+    """
+    known = counts.drop_nulls()
+    total, texts = known["count"].sum(), known["text"]
+    repeated = len(texts) <= FEW_TEXTS or (2 * len(texts) <= total and len(texts) <= MAX_CATEGORIES)
+    if total < 2 or (len(texts) < total and repeated):
+        return False
+    words = texts.str.count_matches(r"\S+").sum() / len(texts)
+    letters = texts.str.len_chars().sum() / len(texts)
+    unspaced = texts.str.head(100).str.count_matches("[\u0e00-\U0010ffff]").sum() / len(texts)
+    return words >= WORDS_OF_TEXT or (
+        letters >= LETTERS_OF_TEXT and unspaced >= LETTERS_OF_TEXT / 2
+    )
+
+
+def column_notes(fitted: Mapping[str, Column | str]) -> list[str]:
+    """Sentences about the columns: which are left out and why, and how the others are read."""
+    numbers = [column for column in fitted.values() if isinstance(column, Number)]
+    categories = [column for column in fitted.values() if isinstance(column, Category)]
+    groups: dict[str, list[str]] = {}
+    for reason in sorted({column for column in fitted.values() if isinstance(column, str)}):
+        groups[f"Left out ({reason})"] = [name for name, why in fitted.items() if why == reason]
+    for column in numbers:
+        if column.format is not None and column.format.description:
+            what = "Dates" if column.date else "Numbers"
+            groups.setdefault(f"{what} with {column.format.description}", []).append(column.name)
+    groups |= {
+        "Booleans": [c.name for c in categories if c.boolean],
+        "Dates, in days since 1970": [c.name for c in numbers if c.date],
+        "Missing numbers are replaced by the median, with an indicator": [
+            c.name for c in numbers if c.missing
+        ],
+        "Missing texts are a category": [c.name for c in categories if c.missing],
+        f"Texts other than the {MAX_CATEGORIES} most frequent share a category": [
+            c.name for c in categories if c.other
+        ],
+    }
+    return [f"{sentence}: {join_few(names)}." for sentence, names in groups.items() if names]

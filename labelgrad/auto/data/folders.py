@@ -1,0 +1,289 @@
+"""The files of a folder and their labels; nothing outside the folder is opened."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+import polars as pl
+
+from labelgrad.auto.config import FitConfig
+from labelgrad.auto.data.columns import join_few
+from labelgrad.auto.data.dataset import Dataset, Examples, NewExamples
+from labelgrad.auto.data.targets import read_targets
+from labelgrad.auto.encoders.features import NothingToLearnError, State, check_state, encoder_names
+from labelgrad.auto.encoders.find import check_encoder
+from labelgrad.auto.encoders.fine_tuning import raw_inputs
+from labelgrad.auto.events import SILENT, Events
+from labelgrad.auto.task import Array
+from labelgrad.auto.text_files import read_pairs
+
+LABELS_FILE = "labels.csv"
+HIDDEN = (".", "__MACOSX")  # beginnings of names
+UNLABELED = ("unlabeled", "unlabelled")
+FILE_HEADERS = ("file", "filename", "file_name", "path", "image")
+LABEL_HEADERS = ("label", "class", "target")
+PART = 2048  # files of new data that are read at once
+Files = dict[str, Path]  # by name relative to the folder
+Skipped = list[tuple[str, str]]  # name, reason
+
+
+@dataclass(frozen=True)
+class LabeledFiles:
+    """The files of a folder that are examples, and the labels of those that have one."""
+
+    files: Files
+    labels: Mapping[str, str]
+    where: str  # what sentences call the labels
+    by_folder: bool  # whether sub-folders are the classes
+    refused: Mapping[str, str]
+    notes: Sequence[str]
+
+
+def labeled_files(
+    folder: Path, config: FitConfig, suffixes: tuple[str, ...], what: str
+) -> LabeledFiles:
+    """The examples of a folder, with labels from a CSV file or from the names of sub-folders.
+
+    Parameters
+    ----------
+    folder
+        With a sub-folder for each class and `unlabeled`, or with a file labels.csv.
+    config
+        Its `labels` is another CSV file; with `strict` no file may be refused.
+    suffixes
+        Of files that are examples; files that the CSV lists always are.
+    what
+        "images" or "texts".
+
+    Returns
+    -------
+    LabeledFiles
+    """
+    inside, refused = list_files(folder, strict=config.strict)
+    by_folder = config.labels is None and LABELS_FILE not in inside
+    examples = [name for name in inside if name.lower().endswith(suffixes)]
+    if by_folder:
+        labels, where = {name: folder_label(name) for name in examples}, f"The folder {folder}"
+        loose = sum("/" not in name for name in labels)
+        outside = f"{what.capitalize()} outside the sub-folders are unlabeled: {loose}."
+        notes = [outside] if loose else []
+    else:
+        path = inside[LABELS_FILE] if config.labels is None else Path(config.labels)
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no labels file {path}.")
+        labels, where = _listed_labels(path, inside), path.name
+        notes = [f"Labels are those in {path.name}; files it does not list are unlabeled."]
+    belonging = {*examples, *labels}
+    files = {name: path for name, path in inside.items() if name in belonging}
+    if not files:
+        raise ValueError(f"The folder {folder} contains no {what}.")
+    if not any(labels.values()):
+        raise ValueError(
+            f"The {what} in {folder} have no labels: put those of each class into a sub-folder of "
+            f"its own and the others into `unlabeled`, or list them in {LABELS_FILE} with the "
+            f"columns file and label."
+        )
+    others = [name for name in inside if name not in files and name != LABELS_FILE]
+    if others:
+        notes.append(f"Not {what} by their names, and not read: {join_few(others)}.")
+    return LabeledFiles(files, labels, where, by_folder, refused, notes)
+
+
+@dataclass(eq=False)
+class FolderPreprocessor:
+    """How a folder became features; a subclass reads files of one kind."""
+
+    state: State | None  # of the encoder
+    fine_tune: bool = False  # whether networks see what the encoder sees
+    kind: str = ""
+    id_name = "file"
+    suffixes: ClassVar[tuple[str, ...]]  # of files that are examples
+
+    @classmethod
+    def fit(cls, folder: Path, files: Files, config: FitConfig, events: Events) -> FittedFolder:
+        """Decide how the files of a folder become features."""
+        raise NotImplementedError
+
+    def transform_files(self, files: Files, config: FitConfig, events: Events) -> NewExamples:
+        """Some files as the models see them."""
+        raise NotImplementedError
+
+    def encoded(self, X: Array, items: Sequence[Any], config: FitConfig) -> Examples:
+        """Features of an encoder, with what it computed them from if it is to be fine-tuned."""
+        raw = raw_inputs(self.state, items, config) if self.state and self.fine_tune else None
+        return Examples(X, raw)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+        return asdict(self)
+
+    def transform(
+        self, data: str | Path, config: FitConfig, events: Events = SILENT
+    ) -> NewExamples:
+        """All files of a folder and its sub-folders, or one file, as the models see them."""
+        return next(self._parts(Path(data), sys.maxsize, config, events))
+
+    def transform_in_parts(
+        self, data: str | Path, config: FitConfig, events: Events = SILENT
+    ) -> Iterator[NewExamples]:
+        """The same, some thousand files at a time; no part is empty."""
+        return self._parts(Path(data), PART, config, events)
+
+    def _parts(
+        self, data: Path, size: int, config: FitConfig, events: Events
+    ) -> Iterator[NewExamples]:
+        """The last part has what was skipped."""
+        inside, refused = {data.name: data}, dict[str, str]()
+        names = [data.name]
+        if not data.is_file():
+            inside, refused = list_files(data, strict=config.strict)
+            names = [name for name in inside if name.lower().endswith(self.suffixes)]
+        if not names:
+            raise ValueError(f"The folder {data} contains no {self.kind}.")
+        skipped: Skipped = []
+        before = None
+        for start in range(0, len(names), size):
+            some = {name: inside[name] for name in names[start : start + size]}
+            part = self.transform_files(some, config, events)
+            skipped += part.skipped
+            if len(part.ids):
+                if before is not None:
+                    yield before
+                before = replace(part, skipped=())
+        if before is None:
+            raise ValueError(none_readable(skipped))
+        yield replace(before, skipped=[*skipped, *refused.items()])
+
+
+FittedFolder = tuple[FolderPreprocessor, NewExamples, Sequence[str]]  # with notes on the features
+
+
+class Folders:
+    """Reads folders of one kind of files."""
+
+    def __init__(self, preprocessor: type[FolderPreprocessor]):
+        self.preprocessor, self.name = preprocessor, preprocessor.kind
+
+    def takes(self, data: Any) -> bool:
+        """Whether it is a folder; others that contain tables or texts are taken before."""
+        return isinstance(data, Path) and data.is_dir()
+
+    def read(self, data: Path, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
+        """The files of a folder with the labels they have."""
+        del y  # labels are in the folder
+        check_encoder(config, self.name)
+        given = labeled_files(data, config, self.preprocessor.suffixes, self.name)
+        try:
+            preprocessor, found, notes = self.preprocessor.fit(data, given.files, config, events)
+        except NothingToLearnError as error:
+            raise ValueError(f"Nothing can be learned from {data}: {error}.") from None
+        labels = pl.Series([given.labels.get(name, "") for name in found.ids], dtype=pl.String)
+        targets = read_targets(labels, config.task, given.where, are_names=given.by_folder)
+        state = preprocessor.state
+        return Dataset(
+            X=found.examples.X,
+            y=targets.y,
+            task=targets.task,
+            ids=found.ids,
+            preprocessor=preprocessor,
+            raw=found.examples.raw,
+            has_encoded_features=state is not None,
+            encoders=encoder_names([state]) if state else None,
+            notes=[*given.notes, *targets.notes, *notes],
+            skipped=[*found.skipped, *given.refused.items()],
+        )
+
+    def preprocessor_from_dict(self, saved: Mapping[str, Any]) -> FolderPreprocessor:
+        """The preprocessor that `to_dict` wrote down; ValueError if it is damaged."""
+        state = None if saved["state"] is None else check_state(saved["state"])
+        return self.preprocessor(**{**saved, "state": state})
+
+
+def none_readable(skipped: Skipped) -> str:
+    """The reason why there is nothing to learn or to predict."""
+    name, reason = skipped[0]
+    return f"None of the {len(skipped)} files can be read; {name}: {reason}."
+
+
+def list_files(folder: Path, *, strict: bool = False) -> tuple[Files, dict[str, str]]:
+    """All files of a folder and its sub-folders, sorted by name, and why others are refused.
+
+    Hidden files are left out. A link is followed if it leads to a file in the folder.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    strict
+        Whether a refused file raises ValueError.
+
+    Returns
+    -------
+    tuple of dict
+        Paths by name, and reasons by name.
+    """
+    inside: Files = {}
+    refused: dict[str, str] = {}
+    root = os.path.join(os.path.realpath(folder), "")
+    for where, folders, names in os.walk(folder, onerror=_raise):
+        prefix = Path(where).relative_to(folder).as_posix().removeprefix(".")
+        folders[:] = sorted(each for each in folders if not each.startswith(HIDDEN))
+        files = sorted(file for file in names if not file.startswith(HIDDEN))
+        for entry in (*files, *folders):
+            path, name = os.path.join(where, entry), _printable(f"{prefix}/{entry}".lstrip("/"))
+            if os.path.islink(path) and not os.path.realpath(path).startswith(root):
+                refused[name] = "a link that leads out of the folder"
+            elif os.path.islink(path) and os.path.isdir(path):
+                refused[name] = "a link to a folder, which is not followed"
+            elif os.path.isfile(path):
+                inside[name] = Path(path)
+            elif not os.path.isdir(path):
+                refused[name] = "not a regular file"
+    if strict and refused:
+        name, reason = next(iter(refused.items()))
+        raise ValueError(f"{name} cannot be read: {reason}.")
+    return inside, refused
+
+
+def folder_label(name: str) -> str:
+    """The class of a file by its sub-folder; empty for none.
+
+    Examples
+    --------
+    >>> folder_label("cat/old/tom.png"), folder_label("unlabeled/1.png"), folder_label("2.png")
+    ('cat', '', '')
+    """
+    first, slash, _ = name.partition("/")
+    return first if slash and first.casefold() not in UNLABELED else ""
+
+
+def _listed_labels(path: Path, inside: Files) -> dict[str, str]:
+    """The labels of a CSV file; the disk is never asked for a path that the file contains."""
+    labels: dict[str, str] = {}
+    for line, file, label in read_pairs(path, FILE_HEADERS, LABEL_HEADERS):
+        name = str(PurePosixPath(file))
+        if labels.setdefault(name, label) != label:
+            raise ValueError(
+                f"{path.name} gives {name!r} two labels: {labels[name]!r}, and {label!r} on line "
+                f"{line}."
+            )
+    missing = [name for name in labels if name not in inside]
+    if missing:
+        raise ValueError(
+            f"{path.name} lists {len(missing)} files that are not in the folder: "
+            f"{join_few(missing)}."
+        )
+    return labels
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _printable(name: str) -> str:
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,0 +1,316 @@
+"""Labels as people write them, made into classes or values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from labelgrad.auto.data.columns import as_text, floats, join_few
+from labelgrad.auto.data.formats import (
+    MISSING,
+    NumberFormat,
+    clean,
+    number_formats,
+    parse_cells,
+    plain_numbers,
+)
+from labelgrad.auto.data.sources import from_narwhals, is_cell, object_text
+from labelgrad.auto.task import Array, Classification, Regression, Task
+
+FEW_VALUES = 20  # as many different whole numbers may be classes
+MANY_CLASSES = 1000
+FEW_LABELS = 5
+IMBALANCE = 10
+WHOLE = r"^\+?(-?)0*([0-9]+?)(?:\.0*)?$"  # 3, 3.0 and 03 are one class
+
+
+class Targets(NamedTuple):
+    """The labels as a task has them, and what there is to say about them."""
+
+    y: Array
+    task: Task
+    notes: list[str]
+
+
+def read_targets(
+    labels: pl.Series,
+    task: str | None,
+    where: str,
+    form: NumberFormat | None = None,
+    *,
+    are_names: bool = False,
+) -> Targets:
+    """Make classes or values of labels.
+
+    Parameters
+    ----------
+    labels
+        Strings or numbers; what is empty is unlabeled. Among numbers a cell such as "NA" is
+        unlabeled, too; among texts it is a class.
+    task
+        "classification" or "regression"; None lets the labels decide.
+    where
+        What sentences call the labels, such as "The column 'pet'".
+    form
+        How the table writes the numbers of its target, if not as programs do.
+    are_names
+        The labels are names of classes even if all of them are numbers, as those of folders.
+
+    Returns
+    -------
+    Targets
+        The target `y`, the task and notes.
+
+    Examples
+    --------
+    >>> read_targets(pl.Series(["dog", "", "cat"]), None, "The column 'pet'").y
+    array([ 1, -1,  0])
+    >>> found = read_targets(pl.Series(["0.5", "nan", "2"]), None, "The column 'weight'")
+    >>> found.task, found.y
+    (Regression(mean=1.25, scale=0.75), array([-1., nan,  1.]))
+    """
+    texts = as_text(labels).str.strip_chars()
+    texts = texts.set(texts == "", None)
+    notes: list[str] = []
+    numbers = None
+    if not are_names and labels.dtype.is_numeric():
+        numbers = floats(labels)
+    elif not are_names and labels.dtype == pl.String:
+        numbers, form = _numbers_in(texts, task, form)
+        if form is not None and form.description:
+            notes.append(f"{where} holds numbers with {form.description}.")
+    known: Any = texts.drop_nulls() if numbers is None else numbers[~np.isnan(numbers)]
+    if not len(known):
+        raise ValueError(f"{where} has no label at all; some examples need one.")
+    if task is not None:
+        reason = f"The task is {task}, as given."
+    elif are_names:
+        task, reason = "classification", f"{where} names a class for each labeled example."
+    elif numbers is None:
+        task, reason = _task_of_texts(known, where)
+    else:
+        task, reason = _task_of_numbers(known, where)
+    make = _regression if task == "regression" else _classification
+    return make(texts, numbers, [*notes, reason], where)
+
+
+def _numbers_in(
+    texts: pl.Series, task: str | None, form: NumberFormat | None
+) -> tuple[Array | None, NumberFormat | None]:
+    """All labels as numbers, NaN where there is none, and their format; None if they are names."""
+    plain = plain_numbers(texts)
+    if task != "classification" and plain is None and form is None:
+        form = next(iter(number_formats(clean(texts).drop_nulls().unique())), None)
+    if task == "classification" or form is None:
+        return None if plain is None else plain.to_numpy(), None
+    numbers = parse_cells(texts, form)[0].to_numpy()
+    different = np.unique(numbers[~np.isnan(numbers)])
+    few = len(different) <= FEW_VALUES and bool((different == np.floor(different)).all())
+    if few and task is None and plain is None:
+        return None, None  # names such as 10 %
+    return numbers, form
+
+
+def _task_of_texts(known: pl.Series, where: str) -> tuple[str, str]:
+    count, labels = known.n_unique(), len(known)
+    if count > MANY_CLASSES or (count > FEW_VALUES and 2 * count > labels):
+        raise ValueError(
+            f"{where} has {count} different texts in {labels} labels and is probably not a class; "
+            f"choose another column, or say that it is with `task` (--task classification)."
+        )
+    return "classification", f"{where} holds text, so the task is classification."
+
+
+def _task_of_numbers(known: Array, where: str) -> tuple[str, str]:
+    different = np.unique(known)
+    count, labels = len(different), len(known)
+    whole = bool((different == np.floor(different)).all() and np.isfinite(different).all())
+    gapless = whole and different[0] in (0, 1) and different[-1] - different[0] == count - 1
+    if whole and count <= FEW_VALUES and (gapless or 2 * count <= labels):
+        why = f"{where} holds {count} different whole numbers in {labels} labels"
+        return "classification", f"{why}, so the task is classification (--task regression if not)."
+    why = f"{where} holds {count} different numbers in {labels} labels"
+    return "regression", f"{why}, so the task is regression (--task classification if not)."
+
+
+def _regression(texts: pl.Series, numbers: Array | None, notes: list[str], where: str) -> Targets:
+    if numbers is None:
+        cells = clean(texts)
+        wrong = cells.filter(cells.cast(pl.Float64, strict=False).is_null() & cells.is_not_null())
+        raise ValueError(f"{where} must hold numbers for regression, got {wrong[0]!r}.")
+    known = numbers[~np.isnan(numbers)]
+    if np.isinf(known).any():
+        raise ValueError(f"{where} must hold finite numbers, got infinity.")
+    low, high = known.min(), known.max()
+    if low == high:
+        raise ValueError(f"{where} has the same value {low:g} in every label: nothing to learn.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, scale = float(known.mean()), float(known.std())
+    if not 1e-100 <= scale <= 1e100:
+        raise ValueError(
+            f"{where} must hold numbers whose standard deviation is between 1e-100 and 1e+100, got "
+            f"numbers from {low:g} to {high:g}; give them in another unit."
+        )
+    notes = [*notes, *_label_notes(texts, len(known) == len(numbers), numbers)]
+    return Targets((numbers - mean) / scale, Regression(mean, scale), notes)
+
+
+def _classification(
+    texts: pl.Series, numbers: Array | None, notes: list[str], where: str
+) -> Targets:
+    cells = texts if numbers is None else clean(texts).str.replace(WHOLE, "${1}${2}")
+    name = pl.col("name")
+    names = cells.drop_nulls().alias("name").value_counts(name="count")
+    names = names.sort(name if numbers is None else name.cast(pl.Float64), name)
+    classes, counts = names["name"].to_list(), names["count"].to_list()
+    if len(classes) < 2:
+        raise ValueError(f"{where} has only one class, {classes[0]!r}: there must be two or more.")
+    codes = dict(zip(classes, range(len(classes)), strict=True))
+    y = cells.replace_strict(codes, default=-1, return_dtype=pl.Int64).to_numpy()
+    notes = [*notes, *_class_notes(classes, counts)]
+    notes += _label_notes(texts, bool((y >= 0).all()), numbers)
+    return Targets(y, Classification(tuple(classes)), notes)
+
+
+def _label_notes(texts: pl.Series, complete: bool, numbers: Array | None) -> list[str]:
+    notes = ["Every example has a label: this is supervised learning."] if complete else []
+    markers = texts.filter(texts.str.to_lowercase().is_in(MISSING)).unique().sort()
+    if len(markers) and numbers is not None:
+        notes.append(f"Unlabeled, although the cell is not empty: {join_few(markers)}.")
+    return notes
+
+
+def _class_notes(classes: Sequence[str], counts: Sequence[int]) -> list[str]:
+    notes = []
+    rare = [name for name, count in zip(classes, counts, strict=True) if count < FEW_LABELS]
+    if rare:
+        notes.append(f"Fewer than {FEW_LABELS} labels: {join_few(rare)}.")
+    most, least = max(counts), min(counts)
+    if most >= IMBALANCE * least:
+        one, other = classes[counts.index(most)], classes[counts.index(least)]
+        notes.append(f"The classes are imbalanced: {most} labels of {one!r}, {least} of {other!r}.")
+    strange = [name for name in classes if name.lower() in (*MISSING, "-1")]
+    if strange:
+        notes.append(f"Read as a class, because the cell is not empty: {join_few(strange)}.")
+    return notes
+
+
+def label_series(y: Any, rows: int, task: str | None = None) -> tuple[pl.Series, list[str]]:
+    """Labels in an array or a series, null where unlabeled, and notes.
+
+    Parameters
+    ----------
+    y
+        One label for each row: missing is unlabeled, and so is -1 among whole numbers.
+    rows
+        How many there must be.
+    task
+        As in `read_targets`.
+
+    Returns
+    -------
+    tuple
+        A polars series of strings or numbers, and notes.
+
+    Examples
+    --------
+    >>> series, notes = label_series([2, -1, 0], rows=3)
+    >>> series.to_list(), notes
+    ([2, None, 0], ['-1 in `y` means unlabeled: 1 rows.'])
+    >>> label_series(np.array(["cat", -1]), rows=2)
+    Traceback (most recent call last):
+    ValueError: `y` must hold either text or numbers, got text with '-1' in it; write None where \
+there is no label.
+    """
+    labels = _as_labels(y)
+    if labels.shape not in ((rows,), (rows, 1)):
+        raise ValueError(
+            f"`y` must have one label for each of the {rows} rows, got {labels.shape}."
+        )
+    if not isinstance(labels, pl.Series):
+        labels = labels.reshape(-1)
+        labels = _from_objects(labels) if labels.dtype.kind in "OU" else _from_array(labels, task)
+    if labels.dtype == pl.String:
+        _refuse_markers(labels)
+    if not labels.dtype.is_numeric():
+        return labels, []
+    if labels.dtype.is_float():
+        labels = labels.fill_nan(None)
+        others = labels.filter(labels != -1)
+        if labels.null_count() or not ((others >= 0) & (others == others.floor())).all():
+            return labels, []
+    unlabeled = int((labels == -1).sum())
+    notes = [f"-1 in `y` means unlabeled: {unlabeled} rows."] if unlabeled else []
+    return labels.set(labels == -1, None), notes
+
+
+def _as_labels(y: Any) -> Any:
+    """A polars series of what a data frame library has, a NumPy array of all else."""
+    series = nw.from_native(y, pass_through=True, allow_series=True)
+    if isinstance(series, nw.DataFrame) and len(series.columns) == 1:
+        series = series.get_column(series.columns[0])
+    if not isinstance(series, nw.Series):
+        return np.asarray(y)
+    if series.dtype == nw.Object:
+        objects = np.empty(len(series), dtype=object)
+        objects[:] = series.to_list()
+        return objects
+    return from_narwhals(series)
+
+
+def _from_array(y: Array, task: str | None) -> pl.Series:
+    if y.dtype.kind not in "buif":
+        raise ValueError(f"`y` must hold numbers or text, got {y.dtype}.")
+    if y.dtype.kind == "u" and task != "regression" and (y == np.iinfo(y.dtype).max).any():
+        raise ValueError(
+            f"`y` must hold classes in a signed type, got {np.iinfo(y.dtype).max} in {y.dtype}, "
+            f"which is what -1 becomes there; convert it with y.astype(int) and mark the unlabeled."
+        )
+    return pl.Series(y.astype(np.float64) if y.dtype.kind == "f" else y)
+
+
+def _from_objects(y: Array) -> pl.Series:
+    """Texts, or numbers, or booleans, with gaps among them."""
+    cells = [None if _is_missing(label) else label for label in y.tolist()]
+    known = [cell for cell in cells if cell is not None]
+    strange = next((cell for cell in known if not is_cell(cell)), None)
+    if strange is not None:
+        raise ValueError(f"`y` must hold numbers or text, got a {type(strange).__name__}.")
+    kinds = {_kind_of(cell) for cell in known}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"`y` must hold labels of one type, got {' and '.join(sorted(kinds))}; write None "
+            f"where there is no label."
+        )
+    if kinds == {"numbers"}:
+        whole = all(isinstance(cell, int | np.integer) for cell in known)
+        return pl.Series(cells, dtype=pl.Int64 if whole else pl.Float64, strict=False)
+    texts = [None if cell is None else object_text(cell) for cell in cells]
+    return pl.Series(texts, dtype=pl.String)
+
+
+def _kind_of(cell: Any) -> str:
+    kinds = {str: "text", bool | np.bool_: "booleans", int | float | np.number: "numbers"}
+    return next((kind for types, kind in kinds.items() if isinstance(cell, types)), "objects")
+
+
+def _refuse_markers(texts: pl.Series) -> None:
+    """Refuse text into which NumPy turned a -1 or NaN among other text."""
+    markers = texts.filter(texts.is_in(["-1", "-1.0", "nan"]))
+    if len(markers) and plain_numbers(texts) is None:
+        raise ValueError(
+            f"`y` must hold either text or numbers, got text with {markers[0]!r} in it; write None "
+            f"where there is no label."
+        )
+
+
+def _is_missing(cell: Any) -> bool:
+    """Whether this is None, NaN, or what pandas has in their place."""
+    try:
+        return cell is None or bool(cell != cell)
+    except (TypeError, ValueError):  # NA is neither equal to itself nor not
+        return type(cell).__name__ == "NAType"

@@ -1,0 +1,220 @@
+"""Distillation: one network, the student, learns the ensemble's predictions.
+
+The student is what a run saves: weights without code. It learns from the ensemble's predictions of
+unlabeled examples and, with a small weight, from the true labels. Where a table has few rows, the
+ensemble also predicts rows that are mixed from two others (Buciluǎ, Caruana & Niculescu-Mizil,
+"Model compression", 2006), so that the student learns the ensemble's function and not its values on
+these rows.
+
+Rows of tables are cheap to learn from, so a student is trained for each fold, too, by an ensemble
+that has not seen the labels of the fold: then the held-out labels tell how good a student is. For
+images that would cost as much as another network, and the ensemble's scores stand for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from labelgrad.auto.base_models.networks import (
+    Network,
+    TrainedNetwork,
+    input_scale,
+    network_for,
+)
+from labelgrad.auto.config import FitConfig
+from labelgrad.auto.data.dataset import Dataset, Examples
+from labelgrad.auto.evaluation import Calibration, calibrate
+from labelgrad.auto.events import SILENT, Events
+from labelgrad.auto.stacking import Ensemble
+from labelgrad.auto.task import Array, Classification, Task
+from labelgrad.functional import mixed_seed, one_thread, random_numbers
+from labelgrad.methods import SUPERVISED
+from labelgrad.objective import Objective
+from labelgrad.objectives.distillation import Distillation
+from labelgrad.objectives.supervised import Supervised
+from labelgrad.schedules import Cosine, value_at
+
+PART = 20_000  # examples that are predicted at once
+TRUE_LABELS = 0.1  # weight of their loss
+MIN_ROWS = 5000  # that the student of a table learns from, mixed ones included
+MIXED_SHARE = 0.25  # of a mixed row's columns come from the second row
+BATCH, TABLE_STEPS, TABLE_RATE = 128, 1000, 2e-3  # the rate falls along a cosine
+
+
+@dataclass(frozen=True, eq=False)
+class Student:
+    """The trained network, and the out-of-fold predictions of the folds' students."""
+
+    network: TrainedNetwork
+    out_of_fold: Array | None  # (held-out labels, columns), before the temperature
+    calibration: Calibration | None
+    seconds: float
+
+    @property
+    def temperature(self) -> float:
+        """What the student's logits are divided by."""
+        return self.network.temperature
+
+
+def distill(
+    ensemble: Ensemble,
+    dataset: Dataset,
+    config: FitConfig,
+    *,
+    folder: Path | None = None,
+    events: Events = SILENT,
+) -> Student:
+    """Train a student of the ensemble, and on tables one for each fold.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        The teacher.
+    dataset : Dataset
+        The examples that base models were fitted on.
+    config : FitConfig
+        `network`, `steps`, `seed`, `device` and `mirror` are used.
+    folder : Path, optional
+        Where checkpoints are; trainings go on from them.
+    events : Events
+        Receives the progress.
+
+    Returns
+    -------
+    Student
+    """
+    network = replace(student_network(dataset, config), folder=folder)
+    folds, task = ensemble.folds, dataset.task
+    is_raw = dataset.raw is not None
+    examples = with_mixed_rows(dataset, ensemble, config.seed)
+    taught = np.concatenate([dataset.unlabeled, np.arange(len(dataset), len(examples))])
+    students = 0 if is_raw else len(folds)
+    trained, began = [], time.perf_counter()
+    for place, fold in enumerate([*range(students), -1]):
+        events.progress("student", place, students + 1)
+        y = task.unlabeled(len(examples))
+        y[: len(dataset)] = folds.masked(dataset.y, fold, task)
+        parts = range(0, len(taught), PART)  # without a copy of all examples
+        predictions = [ensemble.predict(examples[taught[at : at + PART]], fold) for at in parts]
+        outputs = task.to_outputs(np.concatenate([*predictions, np.zeros((0, task.columns))]))
+        lesson = torch.from_numpy(np.exp(outputs) if task.classes else outputs).float()
+        train = _train_on_raw if is_raw else _train_on_rows
+        module = train(network, Taught(examples, y, task, taught, lesson), config.seed)
+        trained.append(network.trained(module, examples, task))
+    events.progress("student", students + 1, students + 1)
+    *by_fold, final = trained
+    return _evaluated(final, by_fold, ensemble, time.perf_counter() - began)
+
+
+@dataclass(frozen=True, eq=False)
+class Taught:
+    """What one student learns: true labels `y` of examples, and the ensemble's of others."""
+
+    examples: Examples
+    y: Array
+    task: Task
+    rows: Array  # that the ensemble has predicted
+    targets: torch.Tensor  # its probabilities or values of these rows
+
+
+def _train_on_rows(network: Network, lesson: Taught, seed: int) -> nn.Module:
+    """Train in one go: rows of a table take seconds and need no checkpoints."""
+    examples, task, scale = lesson.examples, lesson.task, input_scale(lesson.examples)
+    known = np.flatnonzero(task.is_labeled(lesson.y))
+    labels = torch.from_numpy(lesson.y[known])
+    true = F.one_hot(labels, task.outputs) if task.classes else labels[:, None]
+    sources = ((lesson.rows, lesson.targets, 1.0), (known, true, TRUE_LABELS))
+    generator = torch.Generator().manual_seed(seed)
+    with one_thread(), random_numbers(torch.device("cpu"), seed):
+        module = network.make(examples, task).to(network.device).train()
+        optimizer = torch.optim.Adam(module.parameters())
+        for step in range(network.steps):
+            for group in optimizer.param_groups:
+                group["lr"] = value_at(network.learning_rate, step)
+            loss = torch.zeros(())
+            for rows, target, weight in sources:
+                if len(rows):
+                    some = torch.randint(len(rows), (min(BATCH, len(rows)),), generator=generator)
+                    x = scale(torch.from_numpy(examples.X[rows[some.numpy()]]))
+                    outputs = module(x.to(network.device))
+                    loss = loss + weight * task.loss(outputs, target[some].to(outputs))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return module
+
+
+def _train_on_raw(network: Network, lesson: Taught, seed: int) -> nn.Module:
+    """Train on images or tokens, from checkpoint to checkpoint."""
+    targets, rows = lesson.targets, lesson.rows
+    digest = hashlib.blake2b(targets.numpy().tobytes(), digest_size=6).hexdigest()
+
+    def objective() -> Objective:
+        if not len(rows):  # every example is labeled
+            return Supervised()
+        return TRUE_LABELS * Supervised() + Distillation(targets, loss=lesson.task.loss)
+
+    run = network.run(
+        lesson.examples,
+        lesson.y,
+        lesson.task,
+        objective,
+        unlabeled=rows if len(rows) else None,
+        seed=seed,
+        tag=f"student-{digest}",
+    )
+    return run.finish().trainer.evaluated
+
+
+def student_network(dataset: Dataset, config: FitConfig) -> Network:
+    """The network that a student is, with settings of its own on tables."""
+    network = network_for(SUPERVISED, dataset, config)
+    if dataset.raw is not None or dataset.has_encoded_features:
+        return network
+    steps = TABLE_STEPS if config.steps is None else config.steps
+    return replace(network, steps=steps, learning_rate=Cosine(TABLE_RATE, steps))
+
+
+def with_mixed_rows(dataset: Dataset, ensemble: Ensemble, seed: int) -> Examples:
+    """All examples, and rows mixed from two others, as many as a small table lacks."""
+    missing = MIN_ROWS - len(dataset.unlabeled)
+    is_table = dataset.raw is None and not dataset.has_encoded_features
+    fits = [each for each in ensemble.cross_fits if ensemble.weights[each.name]]
+    if missing <= 0 or not is_table or not all(each.predicts_new for each in fits):
+        return dataset.examples
+    rng = np.random.default_rng(mixed_seed(seed, 5))
+    first, second = rng.integers(len(dataset), size=(2, missing))
+    taken = rng.random((missing, dataset.X.shape[1])) < MIXED_SHARE
+    mixed = np.where(taken, dataset.X[second], dataset.X[first])
+    rows = np.concatenate([np.arange(len(dataset)), np.full(missing, -1)])
+    return Examples(np.concatenate([dataset.X, mixed]), None, rows)
+
+
+def _evaluated(
+    final: TrainedNetwork, by_fold: list[TrainedNetwork], ensemble: Ensemble, seconds: float
+) -> Student:
+    """The student with its out-of-fold predictions, and the temperature or error they tell."""
+    task, y, examples = ensemble.task, ensemble.held_out_y, ensemble.dataset.examples
+    out_of_fold, calibration = None, None
+    if by_fold:
+        held_out = [examples[ensemble.folds.held_out(fold)] for fold in range(len(by_fold))]
+        parts = [model.predict(part) for model, part in zip(by_fold, held_out, strict=True)]
+        out_of_fold = np.concatenate(parts)
+    if isinstance(task, Classification):
+        if out_of_fold is not None:
+            calibration = calibrate(out_of_fold, y)
+            final = replace(final, temperature=calibration.temperature)
+    elif len(y):
+        judged = ensemble.out_of_fold if out_of_fold is None else out_of_fold
+        final = replace(final, std=float(np.sqrt(((judged[:, 0] - y) ** 2).mean())))
+        if out_of_fold is not None:
+            out_of_fold = task.from_outputs(out_of_fold[:, :1], final.std)
+    return Student(final, out_of_fold, calibration, seconds)

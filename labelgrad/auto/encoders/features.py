@@ -1,0 +1,254 @@
+"""Features of texts and images, for folders and for columns of texts in tables.
+
+Each text or image passes through an encoder once; its features are stored in the cache by its
+content. Rows of features are scaled to unit length, centered, and divided by one number so that the
+mean variance of a column is 1: encoders tell things apart by direction, and how their axes are
+stretched is part of what they learned. A missing row is all zeros, which is the mean.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import normalize
+
+from labelgrad.auto.config import FitConfig
+from labelgrad.auto.encoders.encoder import IMAGES, MATTERS, TEXTS, Encoder, fingerprint
+from labelgrad.auto.encoders.find import choose_encoder, encoder_again
+from labelgrad.auto.encoders.pixels import decode_batch
+from labelgrad.auto.encoders.tfidf import NAME as TFIDF
+from labelgrad.auto.encoders.tfidf import fit_tfidf, tfidf_features
+from labelgrad.auto.events import SILENT, Events
+from labelgrad.auto.store import Computed, RowStore, allocate, cache_folder, content_key
+from labelgrad.auto.task import Array
+
+MEAN_TOKEN = 4  # letters
+CHUNK = 4096  # rows that are scaled at once
+MIN_SPREAD = 1e-3  # of rows of unit length in float32: below, all rows are the same
+State = dict[str, Any]  # encoder, mean, scale; as JSON can hold it
+
+
+class NothingToLearnError(ValueError):
+    """All features are the same; the message is a reason.
+
+    For example: "the texts have no words".
+    """
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedBlock:
+    """Features of one column or folder."""
+
+    features: Array  # (n, width) float32 of mean variance 1, zeros where missing; perhaps mapped
+    state: State  # all that `encode_again` needs
+    notes: Sequence[str] = ()
+    failed: Mapping[int, str] = field(default_factory=dict)  # position of an image, reason
+
+
+def encode_texts(
+    texts: Sequence[str | None], config: FitConfig, events: Events = SILENT
+) -> EncodedBlock:
+    """Features of texts, by the encoder of the configuration or else by TF-IDF.
+
+    Parameters
+    ----------
+    texts
+        None or an empty text is missing.
+    config
+        Its `encoder`, `download`, `cache` and `device` matter.
+    events
+        Is told of progress.
+
+    Returns
+    -------
+    EncodedBlock
+
+    Raises
+    ------
+    NothingToLearnError
+        If the texts have no words or are all the same.
+
+    Examples
+    --------
+    >>> config = FitConfig(encoder="none")
+    >>> block = encode_texts(["a good film", "a bad film", None, "good food"], config)
+    >>> block.features.shape, block.state["encoder"]["name"]
+    ((4, 2), 'tf-idf')
+    >>> again = encode_again(block.state, ["a good film"], config)
+    >>> np.allclose(again, block.features[:1])
+    True
+    """
+    encoder, notes = choose_encoder(config, TEXTS)
+    if encoder is None:
+        description = fit_tfidf([text for text in texts if text])
+        if description is None:
+            raise NothingToLearnError("the texts have no words")
+        raw = tfidf_features(description, texts, config.cache)
+        return EncodedBlock(*fit_scaling(description, raw), notes)
+    limit = MEAN_TOKEN * (encoder.settings["tokens"] or 0)
+    longer = sum(len(text or "") > limit for text in texts) if limit else 0
+    if longer:
+        notes.append(
+            f"{encoder.name} reads about the first {limit:,} letters of a text; {longer} texts are "
+            f"longer."
+        )
+    return encode_with(encoder, texts, notes, config, events)
+
+
+def encode_again(
+    state: State, items: Sequence[Any], config: FitConfig, events: Events = SILENT
+) -> Array:
+    """Features of new texts or image files, as those that `state` was fitted on.
+
+    Parameters
+    ----------
+    state
+        Of an `EncodedBlock`.
+    items
+        Texts or paths; None where missing.
+    config
+        Its `encoder` may say where the encoder is now; another one raises ValueError.
+    events
+        Is told of progress.
+
+    Returns
+    -------
+    Array
+        (n, width) float32.
+    """
+    return encode_new(state, items, config, events).features
+
+
+def encode_new(
+    state: State, items: Sequence[Any], config: FitConfig, events: Events = SILENT
+) -> EncodedBlock:
+    """The same as `encode_again`, with the images that cannot be read."""
+    description = state["encoder"]
+    failed: Mapping[int, str] = {}
+    if description["name"] == TFIDF:
+        features = tfidf_features(description, items, config.cache)
+    else:
+        features, failed = raw_features(encoder_again(description, config), items, config, events)
+    return EncodedBlock(_scale(features, state), state, (), failed)
+
+
+def encoder_names(states: Sequence[State]) -> dict[str, str]:
+    """The name and the fingerprint of each encoder, for `Dataset.encoders`."""
+    return {str(each["encoder"]["name"]): fingerprint(each["encoder"]) for each in states}
+
+
+def check_state(state: Any) -> State:
+    """The state of an `EncodedBlock` out of a file; ValueError if it cannot be one."""
+    try:
+        mean, encoder = np.asarray(state["mean"], float), state["encoder"]
+        has_settings = encoder["kind"] in (IMAGES, TEXTS) and isinstance(encoder["settings"], dict)
+        has_mean = mean.shape == (encoder["width"],) and np.isfinite(mean).all()
+        if not (has_settings and has_mean and state["scale"] > 0):
+            raise ValueError("its numbers do not fit")
+        if encoder["name"] == TFIDF:
+            tfidf_features(encoder, [""])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"The saved state of an encoder is damaged ({error}).") from None
+    return dict(state)
+
+
+def raw_features(
+    encoder: Encoder, items: Sequence[Any], config: FitConfig, events: Events
+) -> tuple[Array, dict[int, str]]:
+    """What the encoder gives, zeros where missing or unreadable; and why files are unreadable."""
+    present = [position for position, item in enumerate(items) if item]
+    known = [items[position] for position in present]
+    about = {key: getattr(encoder, key) for key in MATTERS}
+    folder = cache_folder(config.cache) / "features"
+    store = RowStore(folder, about, (encoder.width,), "float32")
+
+    def compute(batches: list[list[int]]) -> Iterator[Computed]:
+        return (_encode_batch(encoder, [known[place] for place in batch]) for batch in batches)
+
+    keys, stage = [_item_key(item) for item in known], f"encoding {encoder.kind}"
+    places, failed = store.complete(keys, compute, encoder.batch_size, stage, events)
+    reasons = {present[position]: reason for position, reason in failed.items()}
+    if reasons and config.strict:
+        position, reason = next(iter(reasons.items()))
+        raise ValueError(f"{items[position]} cannot be read: {reason}.")
+    rows = allocate((len(items), encoder.width), "float32", config.cache)
+    found = np.flatnonzero(places >= 0)
+    for some in (found[at : at + CHUNK] for at in range(0, len(found), CHUNK)):
+        rows[np.asarray(present)[some]] = store.rows(places[some])
+    return rows, reasons
+
+
+def fit_scaling(description: dict[str, Any], features: Array) -> tuple[Array, State]:
+    """Scale raw features in place, and give the state by which others are scaled alike."""
+    total, known = np.zeros(features.shape[1]), 0
+    for part in _chunks(features):
+        units = normalize(part)
+        total += units.sum(0, dtype=np.float64)
+        known += int(units.any(1).sum())
+    mean = total / max(known, 1)
+    # The mean squared distance of rows of unit length from their mean is 1 - |mean|².
+    spread = math.sqrt(max(1 - float(mean @ mean), 0.0)) if known else 0.0
+    if spread <= MIN_SPREAD:
+        raise NothingToLearnError(
+            f"{description['name']} gives all {known} {description['kind']} the same features"
+        )
+    scale = spread / math.sqrt(len(mean))
+    state = {"encoder": description, "mean": mean.tolist(), "scale": scale}
+    return _scale(features, state), state
+
+
+def encode_with(
+    encoder: Encoder, items: Sequence[Any], notes: Sequence[str], config: FitConfig, events: Events
+) -> EncodedBlock:
+    """Features by an encoder that was chosen before, with the notes about it."""
+    features, failed = raw_features(encoder, items, config, events)
+    if failed and not features.any():
+        position, reason = next(iter(failed.items()))
+        raise NothingToLearnError(
+            f"none of the {len(failed)} images can be read; {items[position]}: {reason}"
+        )
+    return EncodedBlock(*fit_scaling(encoder.describe(), features), notes, failed)
+
+
+def _encode_batch(encoder: Encoder, items: Sequence[Any]) -> Computed:
+    failed: dict[int, str] = {}
+    if encoder.kind == IMAGES:
+        pixels, failed = decode_batch(items, encoder.settings["size"])
+        items = list(pixels)
+    if not items:
+        return np.zeros((0, encoder.width), np.float32), failed
+    rows = encoder.encode(items).numpy()
+    if not np.isfinite(rows).all():
+        raise ValueError(
+            f"The encoder {encoder.name!r} returned features that are not finite; choose another."
+        )
+    return rows, failed
+
+
+def _item_key(item: Any) -> bytes:
+    if isinstance(item, str):
+        return content_key(item.encode("utf-8", "replace"))
+    try:
+        return content_key(item.read_bytes())
+    except OSError:  # loading it raises the same again
+        return content_key(os.fsencode(item))
+
+
+def _scale(features: Array, state: State) -> Array:
+    """Scale rows in place; rows of zeros stay as they are."""
+    mean, scale = np.asarray(state["mean"], np.float32), np.float32(state["scale"])
+    for part in _chunks(features):
+        missing = ~part.any(1)
+        part[:] = (normalize(part) - mean) / scale
+        part[missing] = 0
+    return features
+
+
+def _chunks(features: Array) -> Iterator[Array]:
+    for start in range(0, len(features), CHUNK):
+        yield features[start : start + CHUNK]

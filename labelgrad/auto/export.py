@@ -1,0 +1,206 @@
+"""The saved model as a file for other programs: pixels or columns in, probabilities or values out.
+
+The file is compared with the model on random examples before it is written.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labelgrad.auto.base_models.networks import FINE_TUNED, TrainedNetwork
+from labelgrad.auto.data.dataset import Examples
+from labelgrad.auto.task import MIN_PROBABILITY, Array, Classification
+from labelgrad.files import write_whole
+from labelgrad.models.mlp import PIECE
+
+if TYPE_CHECKING:
+    from labelgrad.auto.result import Result
+
+SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}
+TOLERANCE = 1e-5  # other programs add in another order
+ENCODER_TOLERANCE = 1e-3  # the same, through the many layers of an encoder
+EXAMPLES = 3
+
+
+class Exported(nn.Module):
+    """The network between the scaling of its inputs and the reading of its outputs."""
+
+    def __init__(self, model: TrainedNetwork):
+        super().__init__()
+        self.network, self.scale, self.task = model.network, model.scale, model.task
+        self.temperature = model.temperature
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.network(self.scale(x))
+        if isinstance(self.task, Classification):
+            probabilities = (outputs / self.temperature).softmax(-1).clamp(min=MIN_PROBABILITY)
+            return probabilities / probabilities.sum(-1, keepdim=True)
+        return outputs[:, 0] * self.task.scale + self.task.mean
+
+
+class ExportedWithEncoder(nn.Module):
+    """The same behind an image encoder: pixels from 0 to 255 in."""
+
+    mean: Tensor
+
+    def __init__(self, encoder: nn.Module, mean: Sequence[float], std: float, behind: Exported):
+        super().__init__()
+        self.encoder, self.std, self.behind = encoder, std, behind
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        features = self.encoder(pixels)
+        units = features / features.square().sum(1, keepdim=True).sqrt().clamp(min=1e-12)
+        found: Tensor = self.behind((units - self.mean) / self.std)
+        return found
+
+
+def export(
+    result: Result,
+    *,
+    to: str = "torch",
+    out: str | Path | None = None,
+    with_encoder: bool = False,
+) -> Path:
+    """Write the saved model for programs without labelgrad.
+
+    Parameters
+    ----------
+    result
+        A fitted or loaded run.
+    to
+        "torch" (`torch.export`, .pt2) or "onnx".
+    out
+        The file; by default `model.pt2` or `model.onnx` in the run folder.
+    with_encoder
+        Include the image encoder, so that the model takes pixels of the encoder's size.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+
+    """
+    if to not in SUFFIXES:
+        raise ValueError(f"`to` must be one of {', '.join(SUFFIXES)}, got {to!r}.")
+    if out is None:
+        if result.folder is None:
+            raise ValueError("This result has no run folder; name a file with `out`.")
+        out = result.folder / f"model{SUFFIXES[to]}"
+    module, inputs, wanted = _with_encoder(result) if with_encoder else _plain(result)
+    encoded = with_encoder or result.predictor.model.architecture == FINE_TUNED
+    with torch.no_grad(), _quiet():
+        make = _as_onnx if to == "onnx" else _as_torch
+        content, outputs = make(module.eval(), inputs)
+    apart = np.abs(outputs.double().numpy() - wanted) / np.maximum(np.abs(wanted), 1)
+    if not apart.max() <= (ENCODER_TOLERANCE if encoded else TOLERANCE):
+        raise RuntimeError(
+            f"The exported model's outputs differ by {apart.max():.1g} from those of the trained "
+            f"one, so {out} was not written."
+        )
+    write_whole(Path(out), content)
+    return Path(out)
+
+
+def _plain(result: Result) -> tuple[nn.Module, Tensor, Array]:
+    """The model, random examples as it takes them, and what it predicts of them."""
+    model, shape = result.predictor.model, result.predictor.model.shape
+    rng = np.random.default_rng(0)
+    if len(shape) == 3:
+        raw = rng.integers(0, 256, (EXAMPLES, *shape), dtype=np.uint8)
+        examples = Examples(np.zeros((EXAMPLES, 1), np.float32), raw)
+        return Exported(model), torch.from_numpy(raw).float(), _predicted(model, examples)
+    if model.architecture == FINE_TUNED:
+        raise ValueError(
+            "A fine-tuned text encoder cannot be exported, because its tokenizer is no network; "
+            "predict with labelgrad, or fit without --fine-tune."
+        )
+    X = rng.normal(size=(EXAMPLES, *shape)).astype(np.float32)
+    return Exported(model), torch.from_numpy(X), _predicted(model, Examples(X))
+
+
+def _with_encoder(result: Result) -> tuple[nn.Module, Tensor, Array]:
+    """The same with the encoder of a folder of images."""
+    from labelgrad.auto.encoders.find import encoder_again
+
+    predictor = result.predictor
+    state = predictor.preprocessor.to_dict().get("state")
+    if predictor.preprocessor.kind != "images" or not state or len(predictor.model.shape) == 3:
+        raise ValueError(
+            "--with-encoder needs a model of a folder of images whose encoder was not fine-tuned; "
+            "export without it."
+        )
+    encoder = encoder_again(state["encoder"], result.config)
+    side = int(state["encoder"]["settings"]["size"])
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (EXAMPLES, 3, side, side), dtype=np.uint8)
+    features: Array = encoder.encode(list(pixels)).double().numpy()
+    units = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    X = ((units - np.array(state["mean"])) / state["scale"]).astype(np.float32)
+    behind = Exported(predictor.model)
+    module = ExportedWithEncoder(encoder.module, state["mean"], state["scale"], behind)
+    wanted = _predicted(predictor.model, Examples(X))
+    return module, torch.from_numpy(pixels).float(), wanted
+
+
+def _predicted(model: TrainedNetwork, examples: Examples) -> Array:
+    """Probabilities, or values in their own units."""
+    prediction, task = model.predict(examples), model.task
+    if isinstance(task, Classification):
+        return np.exp(prediction)
+    return prediction[:, 0] * task.scale + task.mean
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PyTorch's warnings about its own formats and about packages that it could use."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _as_torch(module: nn.Module, inputs: Tensor) -> tuple[bytes, Tensor]:
+    batch = torch.export.Dim("batch", min=1, max=PIECE)
+    program = torch.export.export(module, (inputs,), dynamic_shapes=({0: batch},))
+    packed = io.BytesIO()
+    torch.export.save(program, packed)
+    packed.seek(0)
+    return packed.getvalue(), torch.export.load(packed).module()(inputs)
+
+
+def _as_onnx(module: nn.Module, inputs: Tensor) -> tuple[bytes, Tensor]:
+    try:
+        import onnx.reference
+        import onnxscript  # noqa: F401 - PyTorch's exporter needs it
+    except ImportError:
+        raise ImportError("Export to ONNX needs more: pip install 'labelgrad[onnx]'.") from None
+    shapes = ({0: torch.export.Dim("batch", min=1, max=PIECE)},)
+    program: Any = torch.onnx.export(
+        module, (inputs,), dynamo=True, dynamic_shapes=shapes, verbose=False
+    )
+    content: bytes = program.model_proto.SerializeToString()
+    try:
+        import onnxruntime
+    except ImportError:  # ONNX's own is slow, and always there
+        session = onnx.reference.ReferenceEvaluator(onnx.load_from_string(content))
+        (outputs,) = session.run(None, {session.input_names[0]: inputs.numpy()})
+        return content, torch.from_numpy(outputs)
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    (outputs,) = session.run(None, {session.get_inputs()[0].name: inputs.numpy()})
+    return content, torch.from_numpy(outputs)

@@ -1,0 +1,1 @@
+"""Statistics behind guarantees: exact bounds, selected sets, intervals; of arrays alone."""

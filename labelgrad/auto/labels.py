@@ -1,0 +1,280 @@
+"""The table of labels: one row per example, in columns, in memory and as `labels.csv`.
+
+Labels that came with the data, or that a person has set, stand beside imputed ones; `source` tells
+them apart. Ten million rows take some hundred megabytes, because classes are stored as codes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from labelgrad.auto.data.dataset import Dataset
+from labelgrad.auto.task import Array, Classification, Task
+from labelgrad.files import write_pieces
+
+SOURCES = ("given", "random", "by-class", "corrected", "accepted", "audit", "imputed")
+SOURCE_OF_SAMPLING = {"unknown": "given", "random": "random", "by-class": "by-class"}
+SOURCE_OF_ANNOTATION = {
+    "correction": "corrected",
+    "choose": "corrected",
+    "accept": "accepted",
+    "page": "accepted",
+    "audit": "audit",
+}
+NEIGHBOURS = 3
+ROWS_AT_ONCE = 2**17  # that are written, or named
+NUMBERS_AT_ONCE = 2**22  # of predictions
+
+
+class Summary(NamedTuple):
+    """Predictions without their less probable classes."""
+
+    point: Array  # (n,) int32 codes of classes, or float64 standardized values
+    confidence: Array  # (n,) float32: probability of the class, or standard deviation of the value
+    entropy: Array  # (n,) float32, NaN for values
+
+
+def summarize(task: Task, prediction: Array) -> Summary:
+    """What the table holds of a prediction.
+
+    >>> found = summarize(Classification(("cat", "dog")), np.log([[0.25, 0.75]]))
+    >>> found.point, found.confidence, found.entropy.round(3)
+    (array([1], dtype=int32), array([0.75], dtype=float32), array([0.562], dtype=float32))
+    """
+    if not isinstance(task, Classification):
+        mean, std = prediction.T
+        return Summary(mean.copy(), std.astype(np.float32), np.full(len(mean), np.nan, np.float32))
+    probability = np.exp(prediction)
+    entropy = -(probability * prediction).sum(1)
+    numbers = (each.astype(np.float32) for each in (probability.max(1), entropy))
+    return Summary(prediction.argmax(1).astype(np.int32), *numbers)
+
+
+def concatenate(parts: Sequence[Summary]) -> Summary:
+    """One summary of the examples of several."""
+    return Summary(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+def in_parts(rows: Array, width: int) -> Iterator[Array]:
+    """Rows, some at a time: so few that `width` numbers for each fit into memory; never none.
+
+    >>> [part.tolist() for part in in_parts(np.arange(3), NUMBERS_AT_ONCE // 2)]
+    [[0, 1], [2]]
+    """
+    size = max(1, min(20_000, NUMBERS_AT_ONCE // width))
+    for start in range(0, max(1, len(rows)), size):
+        yield rows[start : start + size]
+
+
+def nearest_labeled(points: Array, labeled: Array, rows: Array, count: int = NEIGHBOURS) -> Array:
+    """For each of `rows` the positions of the labeled examples nearest to it, nearest first.
+
+    >>> line = np.array([[0.0], [1.0], [3.0], [7.0]])
+    >>> nearest_labeled(line, np.array([0, 3]), np.array([1, 2]), 1)
+    array([[0],
+           [0]])
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    count = min(count, len(labeled))
+    nearest = np.zeros((len(rows), count), dtype=np.int64)
+    search = NearestNeighbors(n_neighbors=count).fit(points[labeled])
+    for start in range(0, len(rows), 20_000):
+        part = slice(start, start + 20_000)
+        nearest[part] = labeled[search.kneighbors(points[rows[part]], return_distance=False)]
+    return nearest
+
+
+def label_sources(
+    raw: Dataset, dataset: Dataset, sampling: str, annotated: Mapping[str, str]
+) -> Array:
+    """The position of each example's source in `SOURCES`.
+
+    Parameters
+    ----------
+    raw
+        The data set as it was read.
+    dataset
+        The same with annotations.
+    sampling
+        How the labels of `raw` were chosen (`FitConfig.label_sampling`).
+    annotated
+        How each annotated example got its label, by id. A label that was sampled at random
+        stays a random one when it is corrected.
+
+    """
+    source = np.full(len(dataset), SOURCES.index("imputed"), dtype=np.uint8)
+    source[raw.is_labeled] = SOURCES.index(SOURCE_OF_SAMPLING[sampling])
+    for row in dataset.labeled.tolist() if annotated else []:
+        how = annotated.get(dataset.ids[row])
+        if how is not None and not (sampling == "random" and raw.is_labeled[row]):
+            source[row] = SOURCES.index(SOURCE_OF_ANNOTATION[how])
+    return source
+
+
+def label_table(
+    dataset: Dataset,
+    source: Array,
+    label: Summary,
+    prediction: Summary,
+    *,
+    nearest: tuple[Array, Array] | None = None,
+    typical_error: float = 1.0,
+) -> pl.DataFrame:
+    """The table of labels.
+
+    Parameters
+    ----------
+    dataset
+        The examples, with annotations.
+    source
+        The position of each example's source in `SOURCES`.
+    label, prediction
+        The ensemble's and the saved model's predictions of the unlabeled examples,
+        in their order.
+    nearest
+        Positions of unlabeled examples, and of the labeled examples nearest to each.
+    typical_error
+        Of values, in the target's units: what `neighbour_disagreement` is counted in.
+
+    """
+    task, rows, n = dataset.task, dataset.unlabeled, len(dataset)
+    y = np.array(dataset.y, dtype=label.point.dtype)
+    y[rows] = label.point
+
+    def numbers(values: Array | None, rows: Array = rows) -> pl.Series:
+        full = np.full(n, np.nan, np.float32)
+        if values is not None:
+            full[rows] = values
+        return pl.Series(full).fill_nan(None)
+
+    def targets(values: Array, rows: Array = rows) -> pl.Series:
+        full = task.unlabeled(n).astype(y.dtype)
+        full[rows] = values
+        if isinstance(task, Classification):
+            return _named(full, task.classes)
+        return pl.Series(full * task.scale + task.mean).fill_nan(None)
+
+    is_classes = isinstance(task, Classification)
+    std = {} if isinstance(task, Classification) else {"std": label.confidence * task.scale}
+    near, around, apart = _neighbours(task, y, nearest, typical_error)
+    return pl.DataFrame(
+        {
+            dataset.preprocessor.id_name: id_column(dataset.ids),
+            "label": targets(y, np.arange(n)),
+            "confidence": numbers(label.confidence if is_classes else None),
+            **{name: numbers(values) for name, values in std.items()},
+            "source": _named(source, SOURCES),
+            "prediction": targets(prediction.point),
+            "prediction_confidence": numbers(prediction.confidence if is_classes else None),
+            "entropy": numbers(label.entropy),
+            "neighbours": targets(around, near),
+            "neighbour_disagreement": numbers(apart, near),
+        }
+    )
+
+
+def _neighbours(
+    task: Task, y: Array, nearest: tuple[Array, Array] | None, typical_error: float
+) -> tuple[Array, Array, Array]:
+    """Rows, the commonest label of the nearest labeled examples, and how far theirs is from it."""
+    if nearest is None or not nearest[1].size:
+        return np.zeros(0, dtype=int), y[:0], y[:0]
+    rows, found = nearest
+    labels = y[found]  # (rows, neighbours)
+    if isinstance(task, Classification):
+        votes = (labels[:, :, None] == labels[:, None, :]).sum(2)
+        commonest = labels[np.arange(len(labels)), votes.argmax(1)]  # ties: the nearest
+        return rows, commonest, (labels != y[rows, None]).mean(1)
+    mean = labels.mean(1)
+    return rows, mean, np.abs(mean - y[rows]) * task.scale / max(typical_error, 1e-12)
+
+
+def _named(codes: Array, names: Sequence[str]) -> pl.Series:
+    """Names by their codes; null for -1."""
+    every = pl.Series(names, dtype=pl.Enum(names))
+    places = pl.Series(codes.astype(np.int32))
+    return every.gather(places.set(places < 0, None).cast(pl.UInt32))
+
+
+def id_column(ids: Sequence[str]) -> pl.Series:
+    """The ids of examples as a column of strings, also where `ids` is lazy."""
+    parts = [
+        pl.Series([ids[row] for row in range(start, min(start + ROWS_AT_ONCE, len(ids)))])
+        for start in range(0, len(ids), ROWS_AT_ONCE)
+    ]
+    return pl.concat(parts).cast(pl.String) if parts else pl.Series([], dtype=pl.String)
+
+
+def ids_digest(table: pl.DataFrame) -> str:
+    """A digest of the ids of a table, in their order."""
+    content, ids = hashlib.blake2b(digest_size=16), table.to_series(0)
+    for start in range(0, len(ids), ROWS_AT_ONCE):
+        content.update("\n".join([*ids[start : start + ROWS_AT_ONCE], ""]).encode())
+    return content.hexdigest()
+
+
+def csv_pieces(table: pl.DataFrame) -> Iterator[bytes]:
+    r"""The table as CSV, some rows at a time.
+
+    >>> list(csv_pieces(pl.DataFrame({"row": ["1"], "label": ["cat"]})))
+    [b'row,label\n1,cat\n']
+    """
+    for start in range(0, max(1, len(table)), ROWS_AT_ONCE):
+        part = table.slice(start, ROWS_AT_ONCE)
+        yield part.write_csv(include_header=start == 0).encode()
+
+
+def read_labels(path: Path, task: Task, id_name: str) -> pl.DataFrame:
+    """The table in a `labels.csv`; an error says what is wrong with a file that was changed."""
+    target: Any = pl.Enum(task.classes) if isinstance(task, Classification) else pl.Float64
+    number = pl.Float32
+    schema: dict[str, Any] = {
+        id_name: pl.String,
+        "label": target,
+        "confidence": number,
+        **({} if isinstance(task, Classification) else {"std": number}),
+        "source": pl.Enum(SOURCES),
+        "prediction": target,
+        "prediction_confidence": number,
+        "entropy": number,
+        "neighbours": target,
+        "neighbour_disagreement": number,
+    }
+    head = pl.read_csv(path, n_rows=0, infer_schema=False).columns
+    if head != list(schema):
+        raise ValueError(f"its columns must be {', '.join(schema)}")
+    table = pl.read_csv(path, schema=schema)
+    if table["label"].null_count() or table["source"].null_count():
+        raise ValueError("a row has no label or no source")
+    for name, dtype in table.schema.items():
+        if dtype.is_float():
+            column, most = table[name].drop_nulls(), 1.0 if "confidence" in name else np.inf
+            least = 0.0 if dtype == number else -np.inf
+            if not (column.is_finite().all() and column.is_between(least, most).all()):
+                raise ValueError(f"{name} has a number out of range")
+    return table
+
+
+def confident_labels(table: pl.DataFrame, above: float) -> pl.DataFrame:
+    """The imputed labels with at least this confidence; of values, which have none, all.
+
+    >>> table = pl.DataFrame({"row": ["1", "2"], "confidence": [0.99, 0.6], "source": "imputed"})
+    >>> confident_labels(table, 0.9)["row"].to_list()
+    ['1']
+    """
+    imputed = table.filter(pl.col("source") == "imputed")
+    if not imputed["confidence"].count():
+        return imputed
+    return imputed.filter(pl.col("confidence") >= above)
+
+
+def save_labels(table: pl.DataFrame, path: str | Path) -> None:
+    """Write a table of labels as CSV; the file takes its place when it is whole."""
+    write_pieces(Path(path), csv_pieces(table))

@@ -1,0 +1,251 @@
+"""The review queue: which labels a person should see first, for the command and for the page."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from labelgrad.auto.annotations import AnnotationLog, log_of
+from labelgrad.auto.guarantees.confident_learning import rank_labels
+from labelgrad.auto.labels import save_labels
+from labelgrad.auto.task import Array, Classification, log_normalize
+from labelgrad.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from labelgrad.auto.result import Result
+
+LABEL_ISSUES = "label-issues"
+DISAGREEMENT_WEIGHT = 0.25  # beside the probability that the label is wrong
+MANY_NEIGHBOURS = 0.5  # a larger share of neighbours with another label is a reason
+FAR = 1.0  # typical errors from the neighbours' mean
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which examples somebody wants to see, in which order.
+
+    >>> Query("usefull")
+    Traceback (most recent call last):
+    ValueError: The order must be one of useful, uncertain, confident, disagreement, random, data, \
+label-issues, got 'usefull'; did you mean 'useful'?
+    """
+
+    order: str = "useful"
+    label: int | None = None  # code of the imputed class
+    low: float = 0.0  # of the confidence
+    high: float = 1.0
+    search: str = ""
+    annotated: bool = False  # examples with an annotation, in place of those without
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            hint = did_you_mean(self.order, ORDERS, "choose one of them.")
+            raise ValueError(
+                f"The order must be one of {', '.join(ORDERS)}, got {self.order!r}; {hint}"
+            )
+
+
+class ReviewQueue:
+    """The labels of a run in any order; each order is computed once."""
+
+    def __init__(self, result: Result):
+        self.result = result
+        table = result.labels
+        self.is_classification = isinstance(result.task, Classification)
+        self.imputed = np.flatnonzero((table["source"] == "imputed").to_numpy())
+        self.label = codes(table["label"])
+        self.confidence = table["confidence"].to_numpy()
+        self._orders: dict[str, Array] = {}
+
+    @cached_property
+    def disagreement(self) -> Array:
+        """How much contradicts each imputed label.
+
+        For classes the share of base models, saved model and neighbours with another label; for
+        values the largest distance of the saved model and the neighbours, in the target's units.
+        """
+        table, rows = self.result.labels, self.imputed
+        prediction = codes(table["prediction"])[rows]
+        if not self.is_classification:
+            others = np.stack([prediction, codes(table["neighbours"])[rows]])
+            apart = np.abs(others - self.label[rows])
+            found: Array = np.nan_to_num(np.fmax(*apart))
+            return found
+        against: Array = (prediction != self.label[rows]).astype(float)
+        against += np.nan_to_num(table["neighbour_disagreement"].to_numpy()[rows])
+        known, voters = self.result.base_model_predictions, np.full(len(rows), 2.0)
+        at = np.searchsorted(rows, known.rows)
+        for predicted in known.predictions.values():
+            against[at] += predicted[:, 0] != self.label[known.rows]
+            voters[at] += 1
+        against /= voters
+        return against
+
+    @cached_property
+    def usefulness(self) -> Array:
+        """How much is gained by seeing each imputed label: it is probably wrong, or disputed."""
+        if not self.is_classification:
+            return self.disagreement
+        doubt: Array = 1 - np.nan_to_num(self.confidence[self.imputed].astype(float), nan=1.0)
+        doubt += DISAGREEMENT_WEIGHT * self.disagreement
+        return doubt
+
+    def order(self, name: str) -> Array:
+        """Rows of the table of labels in an order of `ORDERS`."""
+        if name not in self._orders:
+            self._orders[name] = ORDERS[name](self).astype(np.int32)
+        return self._orders[name]
+
+    def rows(self, query: Query, annotated: Array, found: Array | None = None) -> Array:
+        """The rows that a query asks for.
+
+        Parameters
+        ----------
+        query
+            Order and filters.
+        annotated
+            Whether each row has an annotation.
+        found
+            The rows that a search has found; None without a search.
+
+        Returns
+        -------
+        array
+            Rows of the table of labels.
+        """
+        rows = self.order(query.order)
+        fits = annotated[rows] == query.annotated
+        if query.label is not None and query.order != LABEL_ISSUES:
+            fits &= self.label[rows] == query.label
+        if (query.low, query.high) != (0.0, 1.0) and self.is_classification:
+            with np.errstate(invalid="ignore"):
+                fits &= (self.confidence[rows] >= query.low) & (self.confidence[rows] <= query.high)
+        if found is not None:
+            fits &= np.isin(rows, found)
+        return np.asarray(rows[fits])
+
+    def reason(self, row: int) -> str:
+        """Why an imputed label is in doubt, in a few words."""
+        of = self.result.labels.row(row, named=True)
+        apart = of["neighbour_disagreement"] or 0.0
+        reasons = []
+        if self.is_classification:
+            predicted = base_model_labels(self.result, row)
+            against = sum(code != self.label[row] for code, _ in predicted.values())
+            if against:
+                reasons.append(f"{against} of {len(predicted)} base models differ")
+            if of["prediction"] != of["label"]:
+                reasons.append("saved model differs")
+            if apart > MANY_NEIGHBOURS:
+                reasons.append(f"{apart:.0%} of neighbours differ")
+        elif apart > FAR:
+            reasons.append(f"{apart:.1f} typical errors from its neighbours")
+        return ", ".join(reasons) or "low confidence"
+
+
+def _by(key: Callable[[ReviewQueue], Array]) -> Callable[[ReviewQueue], Array]:
+    """Imputed rows, those with the smallest key first."""
+    return lambda queue: queue.imputed[np.argsort(key(queue), kind="stable")]
+
+
+def _confidence(queue: ReviewQueue) -> Array:
+    """Confidence in each imputed label, or for values the negative disagreement."""
+    if queue.is_classification:
+        found: Array = queue.confidence[queue.imputed]
+        return found
+    return -queue.disagreement
+
+
+def _random(queue: ReviewQueue) -> Array:
+    digest = hashlib.blake2b(queue.result.digest.encode(), digest_size=8).digest()
+    generator = np.random.default_rng(int.from_bytes(digest))  # the same on every page
+    return generator.permutation(queue.imputed)
+
+
+def _label_issues(queue: ReviewQueue) -> Array:
+    """Given labels that the ensemble contradicts out of fold, the most likely wrong first."""
+    held_out = queue.result.held_out
+    rows, y, predicted = held_out.rows, held_out.y, held_out.predictions["ensemble"]
+    if not len(rows):
+        return np.zeros(0, dtype=np.int64)
+    if not queue.is_classification:
+        return np.asarray(rows[np.argsort(-np.abs(predicted[:, 0] - y), kind="stable")])
+    ranked = rank_labels(np.exp(log_normalize(predicted.astype(float))), y)
+    return np.asarray(rows[ranked.order[: ranked.issues]])
+
+
+ORDERS: dict[str, Callable[[ReviewQueue], Array]] = {
+    "useful": _by(lambda queue: -queue.usefulness),
+    "uncertain": _by(_confidence),
+    "confident": _by(lambda queue: -_confidence(queue)),
+    "disagreement": _by(lambda queue: -queue.disagreement),
+    "random": _random,
+    "data": lambda queue: queue.imputed,
+    LABEL_ISSUES: _label_issues,
+}
+
+
+def codes(column: pl.Series) -> Array:
+    """A column of labels as codes of classes, -1 where there is none; or as values, NaN so."""
+    if isinstance(column.dtype, pl.Enum):
+        found: Array = column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+        return found
+    return column.to_numpy()
+
+
+def base_model_labels(result: Result, row: int) -> dict[str, tuple[float, float]]:
+    """Code and confidence, or mean and deviation, that each base model predicts of a row."""
+    known = result.base_model_predictions
+    places = np.flatnonzero(known.rows == row)
+    if not len(places):
+        return {}
+    return {name: tuple(one[places[0]].tolist()) for name, one in known.predictions.items()}
+
+
+def annotated_rows(result: Result, log: AnnotationLog) -> Array:
+    """Whether each row of the table of labels has an annotation."""
+    ids = [one.id for one in log.annotations()]
+    return result.labels.to_series(0).is_in(ids).to_numpy()
+
+
+def review_list(
+    result: Result, n: int = 20, *, order: str = "useful", log: AnnotationLog | None = None
+) -> pl.DataFrame:
+    """The imputed labels that a person should see first.
+
+    Parameters
+    ----------
+    result
+        A run.
+    n
+        How many.
+    order
+        One of `ORDERS`; by default labels that are probably wrong or disputed come first.
+    log
+        The annotations of the run; annotated examples are left out.
+
+    Returns
+    -------
+    polars.DataFrame
+        Id, imputed label, confidence, prediction of the saved model, label of the neighbours, and
+        the reason.
+    """
+    queue, log = ReviewQueue(result), log_of(result) if log is None else log
+    rows = queue.rows(Query(order), annotated_rows(result, log))[: max(n, 0)]
+    columns = [result.labels.columns[0], "label", "confidence", "prediction", "neighbours"]
+    reasons = pl.Series("reason", [queue.reason(row) for row in rows.tolist()], dtype=pl.String)
+    return result.labels[rows, columns].with_columns(reasons)
+
+
+def save_review_list(listed: pl.DataFrame, path: str | Path) -> None:
+    """Write a list as CSV, with an empty column "label" to fill in, for `--corrections`."""
+    table = listed.rename({"label": "imputed"}, strict=False)
+    first, *others = table.columns
+    save_labels(table.select(first, pl.lit(None, pl.String).alias("label"), *others), path)

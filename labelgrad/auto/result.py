@@ -1,0 +1,326 @@
+"""What a fit returns: labels, the model, its evaluation; and the files that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+import labelgrad
+from labelgrad.auto.config import FitConfig
+from labelgrad.auto.data.dataset import NewExamples
+from labelgrad.auto.events import SILENT, Events
+from labelgrad.auto.labels import csv_pieces, ids_digest, read_labels
+from labelgrad.auto.plain_values import built
+from labelgrad.auto.predictor import MODEL, MODEL_INFO, Predictions, Predictor, read_predictor
+from labelgrad.auto.task import Array, Task
+from labelgrad.files import digest_of, digest_of_file, json_bytes, read_json, write_whole
+
+if TYPE_CHECKING:
+    from labelgrad.auto.base_models.base import FittedModel
+    from labelgrad.auto.evaluation import Evaluation
+    from labelgrad.auto.run import Manifest
+
+LABELS, RESULT, REPORT = "labels.csv", "result.json", "report.html"
+HELD_OUT, PREDICTIONS = "held_out.safetensors", "predictions.safetensors"
+FILES = (LABELS, HELD_OUT, PREDICTIONS, MODEL_INFO, MODEL, RESULT, REPORT)  # of every result
+MOST_JSON = 2**28  # bytes
+BY = "prediction/"  # before a model's name, in the names of arrays
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Predictions of labeled examples by models that were fitted without their labels."""
+
+    rows: Array  # (n,) positions in the data
+    y: Array  # (n,) targets as the task has them
+    fold: Array  # (n,)
+    fold_means: Array  # (folds, columns): the mean over unlabeled examples, without each fold
+    predictions: Mapping[str, Array]  # by model, (n, columns); also "ensemble" and "student"
+
+    def check(self, examples: int, task: Task) -> None:
+        """Refuse arrays that do not fit together, or a run of so many examples."""
+        n, folds = len(self.rows), int(self.fold.max()) + 1 if len(self.fold) else 0
+        _check("rows", self.rows, (n,), below=examples)
+        _check("fold", self.fold, (n,), below=folds)
+        _check("y", self.y, (n,))
+        _check("fold_means", self.fold_means, (folds, task.columns))
+        for name, one in self.predictions.items():
+            _check(name, one, (n, task.columns))
+
+
+@dataclass(frozen=True, eq=False)
+class UnlabeledPredictions:
+    """What each base model predicts of the unlabeled examples, and what lies near them.
+
+    A prediction is the code of the most probable class with its probability, or the mean and the
+    standard deviation in standardized units. Where a fit has learned from a sample of the unlabeled
+    examples, `rows` are those of the sample.
+    """
+
+    rows: Array  # (n,) positions in the data
+    nearest: Array  # (n, 3) positions of the nearest labeled examples
+    predictions: Mapping[str, Array]  # by model, (n, 2) float32
+
+    def check(self, examples: int) -> None:
+        """Refuse arrays that do not fit together, or a run of so many examples."""
+        n = len(self.rows)
+        _check("rows", self.rows, (n,), below=examples)
+        _check("nearest", self.nearest, (n, *self.nearest.shape[1:2]), below=examples)
+        for name, one in self.predictions.items():
+            _check(name, one, (n, 2))
+
+
+def _check(name: str, array: Array, shape: Sequence[int], below: int | None = None) -> None:
+    if array.shape != tuple(shape) or array.dtype.kind not in "iuf":
+        raise ValueError(f"{name} has no numbers of the shape {tuple(shape)}")
+    if below is not None and array.size and not 0 <= array.min() <= array.max() < below:
+        raise ValueError(f"{name} has numbers that are not from 0 to {below - 1}")
+
+
+def pack_arrays(of: HeldOut | UnlabeledPredictions) -> bytes:
+    """All arrays as a file."""
+    arrays = dict(vars(of))
+    for name, one in arrays.pop("predictions").items():
+        arrays[BY + name] = one
+    return save_arrays({name: np.ascontiguousarray(one) for name, one in arrays.items()})
+
+
+def _unpack_arrays(content: bytes) -> dict[str, Any]:
+    """The fields of an object that `pack_arrays` wrote."""
+    arrays: dict[str, Any] = load_arrays(content)
+    predictions = {name: arrays.pop(name) for name in list(arrays) if name.startswith(BY)}
+    return arrays | {
+        "predictions": {name.removeprefix(BY): one for name, one in predictions.items()}
+    }
+
+
+@dataclass(frozen=True)
+class About:
+    """What was fitted, and how: the part of `result.json` that is not the evaluation."""
+
+    kind: str  # of the data: "table", "images", "texts", "arrays"
+    task: str
+    data: str | None  # their path, if they have one
+    labeled: int
+    unlabeled: int
+    class_counts: dict[str, int] = field(default_factory=dict)  # labels of each class
+    learned_from: int | None = None  # unlabeled examples, where there were too many to use all
+    skipped: tuple[tuple[str, str], ...] = ()  # id, reason
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    stopped: bool = False  # before all steps were done
+    version: str = labelgrad.__version__
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a fit returns, or what `labelgrad.load` reads from a run folder.
+
+    Attributes
+    ----------
+    labels
+        A `polars.DataFrame` with one row per example (`labelgrad.auto.labels`).
+    evaluation
+        The models' scores on held-out labels.
+    predictor
+        The saved network with its preprocessor.
+    held_out
+        Out-of-fold predictions of labeled examples.
+    base_model_predictions
+        What each base model predicts of unlabeled examples.
+    about
+        Counts, notes, seconds.
+    config
+        The options of the fit.
+    page
+        The report as HTML.
+    folder
+        The run folder, if there is one.
+    load_notes
+        What has changed in the folder since it was written.
+
+    """
+
+    labels: pl.DataFrame
+    evaluation: Evaluation
+    predictor: Predictor
+    held_out: HeldOut
+    base_model_predictions: UnlabeledPredictions
+    about: About
+    config: FitConfig
+    page: str = ""
+    ensemble: FittedModel | None = None
+    ensemble_files: Mapping[str, bytes] = field(default_factory=dict)  # to be saved
+    folder: Path | None = None
+    load_notes: tuple[str, ...] = ()
+    load_ensemble: Callable[[], FittedModel] | None = None
+
+    @property
+    def task(self) -> Task:
+        """What is predicted."""
+        return self.predictor.task
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of this fit, a sentence each."""
+        return self.about.notes
+
+    @property
+    def summary(self) -> str:
+        """Whether unlabeled data improved on the best supervised model, in one sentence."""
+        return self.evaluation.summary
+
+    def leaderboard(self) -> pl.DataFrame:
+        """The models' scores on held-out labels, best first."""
+        return self.evaluation.leaderboard()
+
+    @property
+    def id_name(self) -> str:
+        """What an example is called by: "row" or "file"."""
+        return self.predictor.preprocessor.id_name
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this result from another one; a fit that is repeated has the same."""
+        return digest_of(self.predictor.files()[MODEL] + pack_arrays(self.held_out))
+
+    def predict(self, data: Any, *, ensemble: bool = False, events: Events = SILENT) -> Predictions:
+        """Predictions for new data of the kind the model was fitted on.
+
+        Parameters
+        ----------
+        data
+            A path, an array or a data frame.
+        ensemble
+            Use the ensemble instead of the network; a run that is loaded has it if it was
+            fitted with `keep_ensemble`.
+        events
+            Receives notes and progress.
+
+        Returns
+        -------
+        Predictions
+            Calibrated probabilities, or values.
+
+        """
+        new = self.predictor.preprocessor.transform(_path(data), self.config, events)
+        return self._predict(new, ensemble)
+
+    def predict_in_parts(
+        self, data: Any, *, ensemble: bool = False, events: Events = SILENT
+    ) -> Iterator[Predictions]:
+        """The same, some thousand examples at a time, so that memory stays bounded."""
+        for new in self.predictor.preprocessor.transform_in_parts(_path(data), self.config, events):
+            yield self._predict(new, ensemble)
+
+    def _predict(self, new: NewExamples, ensemble: bool) -> Predictions:
+        if not ensemble:
+            return self.predictor.predictions(new, self.predictor.predict(new.examples))
+        ensemble_model = self._ensemble
+        try:
+            prediction = ensemble_model.predict(new.examples)
+        except (RuntimeError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+            reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+            raise ValueError(f"The ensemble cannot predict these data ({reason}).") from None
+        return self.predictor.predictions(new, prediction)
+
+    @cached_property
+    def _ensemble(self) -> FittedModel:
+        if self.ensemble is not None:
+            return self.ensemble
+        if self.load_ensemble is None:
+            raise ValueError(
+                "This run has no saved ensemble; fit again with keep_ensemble (--keep-ensemble)."
+            )
+        return self.load_ensemble()
+
+    def report(self, path: str | Path = REPORT) -> Path:
+        """Write the report, one page that needs nothing else, and give its path."""
+        write_whole(Path(path), self.page.encode())
+        return Path(path)
+
+    def contents(self) -> dict[str, bytes | Iterable[bytes]]:
+        """The files of the result by their names; long ones in pieces."""
+        about = {
+            "about": asdict(self.about),
+            "summary": self.summary,
+            "evaluation": self.evaluation.to_dict(),
+            "config": self.config.to_dict(),
+            "ids": ids_digest(self.labels),
+        }
+        return {
+            LABELS: csv_pieces(self.labels),
+            HELD_OUT: pack_arrays(self.held_out),
+            PREDICTIONS: pack_arrays(self.base_model_predictions),
+            **self.predictor.files(),
+            **self.ensemble_files,
+            RESULT: json_bytes(about),
+            REPORT: self.page.encode(),
+        }
+
+    def __repr__(self) -> str:
+        where = "" if self.folder is None else f" in {self.folder}"
+        about = self.about
+        return f"<Result of {about.labeled} labels and {about.unlabeled} unlabeled{where}>"
+
+    def __str__(self) -> str:
+        return self.summary
+
+    def _repr_html_(self) -> str:
+        board = self.leaderboard()
+        table: str = board._repr_html_() if len(board) else ""
+        return f"<p>{escape(self.summary)}</p>{table}"
+
+
+def _path(data: Any) -> Any:
+    return Path(data) if isinstance(data, str) else data
+
+
+def read_result(manifest: Manifest, network: Any, options: Mapping[str, Any]) -> Result:
+    """The result that a manifest lists; `options` override those of the run."""
+    from labelgrad.auto.ensemble_io import INDEX, read_ensemble
+    from labelgrad.auto.evaluation import Evaluation
+
+    with manifest.using(RESULT):
+        saved = read_json(manifest.read(RESULT, MOST_JSON))
+        about = built(About, saved["about"])
+        evaluation = Evaluation.from_dict(saved["evaluation"])
+        config = FitConfig.from_dict(saved["config"]).override(options)
+        ids = saved["ids"]
+    predictor = read_predictor(manifest, network, config)
+    with manifest.using(LABELS):
+        path = manifest.folder / LABELS
+        labels = read_labels(path, predictor.task, predictor.preprocessor.id_name)
+        if ids_digest(labels) != ids:
+            raise ValueError("its examples are not those of the run")
+        changed = digest_of_file(path) != manifest.files.get(LABELS)
+    with manifest.using(HELD_OUT):
+        held_out = HeldOut(**_unpack_arrays(manifest.read(HELD_OUT)))
+        held_out.check(len(labels), predictor.task)
+    with manifest.using(PREDICTIONS):
+        predictions = UnlabeledPredictions(**_unpack_arrays(manifest.read(PREDICTIONS)))
+        predictions.check(len(labels))
+    return Result(
+        labels,
+        evaluation,
+        predictor,
+        held_out,
+        predictions,
+        about,
+        config,
+        page=manifest.read(REPORT).decode(),
+        folder=manifest.folder,
+        load_notes=(f"{LABELS} was changed after the run.",) if changed else (),
+        load_ensemble=partial(read_ensemble, manifest, predictor)
+        if INDEX in manifest.files
+        else None,
+    )

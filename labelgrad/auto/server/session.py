@@ -1,0 +1,422 @@
+"""A review session: everything the page asks for and sends, as plain values."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from labelgrad.auto.annotations import AUDIT, FILE, HOW, Annotation, AnnotationLog, Label
+from labelgrad.auto.audits import audit_of, draw_audit
+from labelgrad.auto.data.views import ExampleView, ExampleViews, open_views
+from labelgrad.auto.guarantee import GuaranteeFinder
+from labelgrad.auto.guarantees.binomial import CONFIDENCE, check_rate
+from labelgrad.auto.queue import Query, ReviewQueue, annotated_rows, base_model_labels
+from labelgrad.auto.result import Result
+from labelgrad.auto.run import load
+from labelgrad.auto.server.retraining import Retraining, compare_results
+from labelgrad.auto.task import Array, log_normalize
+from labelgrad.nearest import did_you_mean
+
+MAX_ROWS = 500  # of one page, or annotated at once
+PREVIEW, PREVIEW_CELLS = 240, 6  # characters of a text, and cells of a row, where many are shown
+LONG_CELL = 90  # characters of a cell that is read as a text
+NEWEST = 10  # annotations that are listed
+
+
+class Refused(ValueError):  # noqa: N818 - a sentence for a person, not a failure
+    """A request that cannot be fulfilled as things are."""
+
+
+class ReviewSession:
+    """A run under review: its queue, annotations, guarantee and retraining.
+
+    Several pages may share a session, and several sessions a run folder.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        data: str | Path | None = None,
+        max_error_rate: float = 0.02,
+        confidence: float = CONFIDENCE,
+    ):
+        check_rate("max_error_rate", max_error_rate)
+        check_rate("confidence", confidence)
+        self._lock = threading.RLock()
+        self._given_data, self._goal = data, (max_error_rate, confidence)
+        self.folder = Path(folder)
+        self.log = AnnotationLog(self.folder / FILE)
+        self.retraining = Retraining()
+        self._use(load(self.folder))
+
+    def _use(self, result: Result) -> None:
+        """Show a result, the first one or that of a retraining."""
+        ids = result.labels.to_series(0)
+        data = result.about.data if self._given_data is None else self._given_data
+        views: ExampleViews | None = None
+        problem = ""
+        try:
+            if data is None:
+                raise ValueError("The run was fitted on data in memory: only ids can be shown.")
+            preprocessor = result.predictor.preprocessor
+            views = open_views(data, preprocessor, ids.to_list(), result.config)
+        except (ValueError, OSError, ImportError) as error:
+            problem = str(error)
+        with self._lock:
+            self.result, self.data = result, data
+            self._ids, self._row = ids, {name: row for row, name in enumerate(ids.to_list())}
+            self._views, self._problem = views, problem
+            self._queue = ReviewQueue(result)
+            self._imputed = np.zeros(len(ids), dtype=bool)
+            self._imputed[self._queue.imputed] = True
+            self._annotated: tuple[int, Array] | None = None
+            self._guaranteed: tuple[int, dict[str, Any]] | None = None
+
+    # What is shown
+
+    def facts(self) -> dict[str, Any]:
+        """What holds for the whole run."""
+        result, queue = self.result, self._queue
+        classes, imputed = list(result.task.classes), queue.imputed
+        counts = np.bincount(queue.label[imputed], minlength=len(classes)) if classes else None
+        return {
+            "model": result.digest,
+            "title": Path(self.data).name if self.data else result.about.kind,
+            "folder": str(self.folder),
+            "id_name": result.labels.columns[0],
+            "task": result.task.name,
+            "classes": classes,
+            "counts": [] if counts is None else counts.tolist(),
+            "imputed": len(imputed),
+            "labeled": len(self._ids) - len(imputed),
+            "problem": self._problem,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What changes with every annotation."""
+        with self._lock:
+            queue, revision, annotated = self._queue, *self._refreshed()
+            open_rows = queue.imputed[~annotated[queue.imputed]]
+            doubt = 1 - np.nan_to_num(queue.confidence[open_rows].astype(float))
+            annotations = self.log.annotations()
+            return {
+                "model": self.result.digest,
+                "revision": revision,
+                "annotated": int(annotated[queue.imputed].sum()),
+                "open": len(open_rows),
+                "expected_errors": float(doubt.sum()) if queue.is_classification else None,
+                "changed": sum(one.shown not in (None, one.label) for one in annotations),
+                "new": self._new_labels(),
+                "guarantee": self._guarantee(revision) if queue.is_classification else None,
+                "newest": [self._told(one) for one in annotations[: -NEWEST - 1 : -1]],
+                "retraining": self.retraining.state,
+            }
+
+    def queue(
+        self, query: Query, start: int, count: int, *, previews: bool = False
+    ) -> dict[str, Any]:
+        """A page of examples; with `previews` the beginning of those without an image."""
+        if start < 0 or not 0 < count <= MAX_ROWS:
+            raise ValueError(f"A page starts at 0 or later and has 1 to {MAX_ROWS} examples.")
+        found = self._found(query.search) if query.search else None
+        with self._lock:
+            rows = self._queue.rows(query, self._refreshed()[1], found)
+            page = rows[start : start + count].tolist()
+            table = self.result.labels[page, ["label", "confidence"]].rows()
+            cells = [self._cell(row, *of) for row, of in zip(page, table, strict=True)]
+        if previews:
+            for cell, row in zip(cells, page, strict=True):
+                cell.append(self._preview(row))
+        return {"model": self.result.digest, "total": len(rows), "rows": cells}
+
+    def example(self, row: int, *, blind: bool = False) -> dict[str, Any]:
+        """One example with all predictions; `blind` without, for audits."""
+        name = self._id(row)
+        with self._lock:
+            self.log.refresh()
+            annotation = self.log.current(name)
+        shown = {"row": row, "id": name, "model": self.result.digest, **asdict(self._view(row))}
+        shown["seen"] = annotation.line if annotation else 0
+        if blind:
+            return shown | {"blind": True}
+        shown["annotation"] = self._told(annotation) if annotation else None
+        return shown | (self._imputed_label(row) if self._imputed[row] else self._given_label(row))
+
+    def image(self, row: int, side: int) -> bytes | None:
+        """The image of an example."""
+        if self._views is None or not 0 <= row < len(self._ids):
+            return None
+        return self._views.image(row, side)
+
+    def open_audits(self) -> dict[str, Any]:
+        """The examples that were drawn for an audit and have no label, in their order."""
+        with self._lock:
+            self.log.refresh()
+            audit = audit_of(self.log, self.result.digest)
+            rows = [self._row[name] for name in audit.drawn if name not in audit.answers]
+            return {"model": self.result.digest, "rows": rows}
+
+    def draw(self) -> dict[str, Any]:
+        """Draw an audit if none is open, of as many examples as the guarantee needs at least."""
+        with self._lock:
+            if not self._queue.is_classification:
+                raise Refused("A guarantee counts wrong labels, and values are never exact.")
+            if not self.open_audits()["rows"]:
+                drawn = len(audit_of(self.log, self.result.digest).drawn)
+                left = len(self._queue.imputed) - drawn
+                finder = GuaranteeFinder(self.result, self.log, look=False)
+                needed = min(max(finder.more_audits(*self._goal), 1), left)
+                if left:
+                    self._write(lambda: draw_audit(self.result, needed, log=self.log))
+            return self.open_audits()
+
+    # What is annotated
+
+    def annotate(self, entries: Sequence[dict[str, Any]], *, how: str, by: str) -> dict[str, Any]:
+        """Add annotations; when this returns they are on the disk.
+
+        Each entry has `row`, `label`, and `seen`: the line of the annotation that was shown, or 0.
+        An example that somebody else annotated since is left out and reported.
+        """
+        if how not in HOW or not 0 < len(entries) <= MAX_ROWS:
+            raise ValueError(f"Annotations are 1 to {MAX_ROWS}, by one of {', '.join(HOW)}.")
+        with self._lock:
+            self.log.refresh()
+            new, conflicts = [], []
+            for entry in entries:
+                annotation = self._checked(entry, how, by)
+                before = self.log.current(annotation.id)
+                if (before.line if before else 0) != entry.get("seen", 0):
+                    conflicts.append([entry["row"], before and self._told(before)])
+                else:
+                    new.append(annotation)
+            if new:
+                self._write(lambda: self.log.add(new))
+            added = [self.log.current(one.id) for one in new]
+            return {
+                "added": [self._told(one) for one in added if one is not None],
+                "conflicts": conflicts,
+                "state": self.state(),
+            }
+
+    def undo(self, entries: Sequence[dict[str, Any]], *, by: str) -> dict[str, Any]:
+        """Withdraw annotations, if all of them are those that were shown."""
+        if not 0 < len(entries) <= MAX_ROWS:
+            raise ValueError(f"From 1 to {MAX_ROWS} annotations can be undone at once.")
+        with self._lock:
+            self.log.refresh()
+            names = [self._id(entry.get("row")) for entry in entries]
+            for name, entry in zip(names, entries, strict=True):
+                annotation = self.log.current(name)
+                if annotation is None or annotation.line != entry.get("seen"):
+                    raise Refused(f"Somebody else has annotated {name} since.")
+            self._write(lambda: self.log.undo(names, by))
+            return {"state": self.state()}
+
+    def retrain(self) -> dict[str, Any]:
+        """Train again with all annotations, in another process."""
+        with self._lock:
+            if not self._new_labels():
+                raise Refused("There is no new annotation since the last training.")
+            if self.data is None:
+                raise Refused(
+                    f"The run was fitted on data in memory; train it in Python with "
+                    f"labelgrad.fit(..., out={str(self.folder)!r}, resume=True)."
+                )
+            before = self.result
+
+            def finished() -> dict[str, Any]:
+                after = load(self.folder)
+                self._use(after)
+                return compare_results(before, after)
+
+            self.retraining.start(self.folder, str(self.data), finished)
+            return {"state": self.state()}
+
+    # Helpers
+
+    def _write(self, write: Any) -> None:
+        if not self.folder.is_dir():
+            raise Refused(f"The run folder {self.folder} is missing: nothing was written.")
+        try:
+            write()
+        except OSError as error:
+            raise Refused(
+                f"{self.log.path} cannot be written ({error.strerror or error}): earlier "
+                f"annotations are kept, this one is not."
+            ) from None
+
+    def _checked(self, entry: dict[str, Any], how: str, by: str) -> Annotation:
+        name, label = self._id(entry.get("row")), self._label(entry.get("label"))
+        row = self._row[name]
+        if how == AUDIT and name not in audit_of(self.log, self.result.digest).drawn:
+            raise Refused(f"{name} was not drawn for an audit of the present model.")
+        shown: dict[str, Any] = {}
+        if how != AUDIT:  # predictions are hidden in audits
+            label_shown, confidence = self.result.labels[row, ["label", "confidence"]].row(0)
+            shown = {"shown": label_shown, "shown_confidence": confidence}
+        return Annotation(name, label, how, self.result.digest, by, **shown)
+
+    def _id(self, row: Any) -> str:
+        if not isinstance(row, int) or isinstance(row, bool) or not 0 <= row < len(self._ids):
+            raise Refused(f"An example is a number below {len(self._ids)}, got {str(row)[:50]!r}.")
+        name: str = self._ids[row]
+        return name
+
+    def _label(self, label: Any) -> Label:
+        if not self._queue.is_classification:
+            is_number = isinstance(label, int | float) and not isinstance(label, bool)
+            if not is_number or not math.isfinite(label):
+                raise ValueError(f"A value must be a finite number, got {str(label)[:50]!r}.")
+            return float(label)
+        classes = self.result.task.classes
+        if not isinstance(label, str) or label not in classes:
+            others = "new classes come with labels --corrections --new-classes."
+            hint = did_you_mean(str(label)[:50], classes, others)
+            raise ValueError(f"The run has no class {str(label)[:50]!r}; {hint}")
+        return label
+
+    def _refreshed(self) -> tuple[int, Array]:
+        """The number of lines of the log, and which examples are annotated."""
+        revision = self.log.refresh()
+        if self._annotated is None or self._annotated[0] != revision:
+            self._annotated = revision, annotated_rows(self.result, self.log)
+        return self._annotated
+
+    def _new_labels(self) -> int:
+        """How many annotations the present model was not trained with."""
+        rows = {self._row[n]: x for n, x in self.log.training_labels().items() if n in self._row}
+        labels = self.result.labels[list(rows), ["label"]].to_series().to_list()
+        known = zip(rows.items(), labels, strict=True)
+        return sum(bool(self._imputed[row]) or now != was for (row, now), was in known)
+
+    def _guarantee(self, revision: int) -> dict[str, Any]:
+        """What can be guaranteed now, computed when the log has changed.
+
+        Mistakes are shown when a draw is complete, which is a look. Whoever sees them earlier can
+        stop at a pleasant moment.
+        """
+        if self._guaranteed is not None and self._guaranteed[0] == revision:
+            return self._guaranteed[1]
+        audit = audit_of(self.log, self.result.digest)
+        look = len(audit.labels) == len(audit.drawn)
+        finder = GuaranteeFinder(self.result, self.log, look=look)
+        known, (rate, confidence) = finder.evidence, self._goal
+        told: dict[str, Any] = {
+            "audits": len(known.audited),
+            "gaps": known.gaps,
+            "random": len(known.random),
+            "discarded": list(known.discarded),
+            "max_error_rate": rate,
+            "confidence": confidence,
+            **{"mistakes": 0, "bound": 1.0, "selected": 0, "more": 0},
+        }
+        if len(known.imputed) and not len(known):
+            told["more"] = finder.more_audits(rate, confidence)
+        elif len(known.imputed):
+            found = finder.find(rate, confidence=confidence)
+            told |= {"mistakes": found.mistakes, "bound": found.bound}
+            told |= {"selected": found.imputed, "more": found.more_audits}
+        self._guaranteed = revision, told
+        return told
+
+    def _imputed_label(self, row: int) -> dict[str, Any]:
+        result = self.result
+        of = result.labels.row(row, named=True)
+        display = result.task.display
+        base = [
+            [name, display(np.array([_code(label, result)]))[0], _rounded(_spread(part, result))]
+            for name, (label, part) in base_model_labels(result, row).items()
+        ]
+        place = np.flatnonzero(result.base_model_predictions.rows == row)
+        near = result.base_model_predictions.nearest[place[0]].tolist() if len(place) else []
+        candidates = dict.fromkeys(label for _, label, _ in base if label != of["label"])
+        return {
+            "given": None,
+            "label": of["label"],
+            "confidence": _rounded(of["confidence"]),
+            "candidates": [
+                [of["label"], _rounded(of["confidence"])],
+                *([c, None] for c in candidates),
+            ]
+            if self._queue.is_classification
+            else [],
+            "prediction": [of["prediction"], _rounded(of["prediction_confidence"])],
+            "neighbours": [of["neighbours"], _rounded(of["neighbour_disagreement"])],
+            "base_models": base,
+            "near": [[one, self._ids[one], result.labels["label"][one]] for one in near],
+        }
+
+    def _given_label(self, row: int) -> dict[str, Any]:
+        """A given label, and what the ensemble predicts of it out of fold."""
+        held_out, task = self.result.held_out, self.result.task
+        shown: dict[str, Any] = {"given": self.result.labels["label"][row], "base_models": []}
+        shown |= {"label": None, "confidence": None, "candidates": [], "near": []}
+        place = np.flatnonzero(held_out.rows == row)
+        if not len(place):
+            return shown
+        predicted = held_out.predictions["ensemble"][place].astype(float)
+        shown |= {"held_out": True, "label": task.display(task.point(predicted))[0]}
+        if not task.classes:
+            return shown
+        log_p = log_normalize(predicted)[0]
+        order = np.argsort(-log_p, kind="stable")[:9].tolist()
+        candidates = [[task.classes[code], _rounded(np.exp(log_p[code]))] for code in order]
+        return shown | {"candidates": candidates, "confidence": candidates[0][1]}
+
+    def _view(self, row: int) -> ExampleView:
+        try:
+            return ExampleView() if self._views is None else self._views.view(row)
+        except (OSError, ValueError, IndexError, pl.exceptions.PolarsError) as error:
+            return ExampleView(text=f"The example cannot be read ({error}).")
+
+    def _preview(self, row: int) -> list[tuple[str, str]] | None:
+        """The first cells, or the beginning of a text; None for an image."""
+        view = self._view(row)
+        if view.image:
+            return None
+        if view.text:
+            return [("", view.text[:PREVIEW])]
+        if not view.cells:
+            return [("", self._ids[row])]
+        long_first = sorted(view.cells, key=lambda pair: len(pair[1]) <= LONG_CELL)
+        return [(column, cell[:PREVIEW]) for column, cell in long_first[:PREVIEW_CELLS]]
+
+    def _found(self, search: str) -> Array:
+        ids = self._ids.str.to_lowercase().str.contains(search.lower(), literal=True)
+        found = set(np.flatnonzero(ids.to_numpy()).tolist())
+        if self._views is not None:
+            found.update(self._views.search(search))
+        return np.fromiter(found, dtype=np.int64)
+
+    def _cell(self, row: int, label: Label, confidence: float | None) -> list[Any]:
+        annotation = self.log.current(self._ids[row])
+        mine = (annotation.label, annotation.line) if annotation else (None, 0)
+        return [row, self._ids[row], label, _rounded(confidence), *mine]
+
+    def _told(self, one: Annotation) -> dict[str, Any]:
+        """An annotation, with its row; `row` is None if the data do not have it."""
+        found = {key: value for key, value in asdict(one).items() if key != "model"}
+        return found | {"row": self._row.get(one.id)}
+
+
+def _code(label: float, result: Result) -> float | int:
+    return int(label) if result.task.classes else label
+
+
+def _spread(part: float, result: Result) -> float:
+    """A confidence as it is, or a standard deviation in the target's units."""
+    return part * getattr(result.task, "scale", 1.0)
+
+
+def _rounded(value: Any) -> float | None:
+    """A number that JSON can hold."""
+    return None if value is None or not math.isfinite(value) else round(float(value), 4)

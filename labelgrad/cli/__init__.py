@@ -1,1 +1,0 @@
-"""The command line; everything that prints lives here."""

@@ -1,1 +1,0 @@
-"""Known data: read from files of the published form, or made by a formula."""

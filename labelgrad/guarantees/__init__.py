@@ -1,1 +1,0 @@
-"""What can be promised of labels: bounds, accepted sets, intervals; NumPy and SciPy alone."""

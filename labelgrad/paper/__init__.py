@@ -1,1 +1,0 @@
-"""Everything that lays our numbers beside the paper's; nothing outside imports it."""

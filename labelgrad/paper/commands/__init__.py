@@ -1,1 +1,0 @@
-"""The commands `labelgrad reproduce` and `labelgrad tune`."""

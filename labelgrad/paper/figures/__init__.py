@@ -1,1 +1,0 @@
-"""Pictures, drawn from results alone: nothing here trains."""

@@ -1,1 +1,0 @@
-"""One page that shows a finished run, drawn from `ReportData` alone."""

@@ -1,1 +1,0 @@
-"""Anything with an opinion about labels: linear, trees, neighbours, files; and the pool of them."""
