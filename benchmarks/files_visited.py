@@ -17,8 +17,7 @@ from types import FrameType
 import numpy as np
 
 import labelgrad
-from labelgrad.cli import app
-from labelgrad.cli import fit as command
+from labelgrad.auto.cli import app
 
 HOME = Path(labelgrad.__file__).parent
 
@@ -45,7 +44,6 @@ def files_visited(folder: Path) -> set[tuple[str, str]]:
             visited.add((str(Path(code.co_filename).relative_to(HOME)), code.co_qualname))
 
     data = write_table(folder / "table.csv")
-    command.usual_workers = lambda device: 1
     fit(data, folder / "first")  # so that all modules are there: what they run then is no call
     sys.settrace(trace)
     try:
@@ -58,7 +56,8 @@ def files_visited(folder: Path) -> set[tuple[str, str]]:
 def fit(data: Path, out: Path) -> None:
     """The command, silent."""
     before = sys.argv, sys.stdout
-    sys.argv = ["labelgrad", "fit", str(data), "--steps", "30", "--out", str(out)]
+    sys.argv = ["labelgrad", "fit", str(data), "--target", "label", "--out", str(out)]
+    sys.argv += ["--steps", "30", "--workers", "1"]
     with open(os.devnull, "w") as sys.stdout:
         try:
             app.main()

@@ -22,10 +22,11 @@ from typing import Any
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from experiments.paper.image_experiments import PAPER, RECENT
+from experiments.paper.image_task import SIZES, Task, examples
+from experiments.paper.image_trial import training
+from experiments.paper.settings import choice
 from labelgrad.methods import every_method
-from labelgrad.paper.commands.pictures import PAPER, TODAY
-from labelgrad.paper.picture_task import SIZES, Task
-from labelgrad.paper.picture_trial import PictureTrial
 
 LABELS, STEPS = 1000, SIZES["paper"].steps
 # Assumed of a GPU, and not measured here: a tenth of the arithmetic that an A100 can do in TF32,
@@ -47,8 +48,9 @@ class Operations(TorchDispatchMode):
 
 def measured(method: str, steps: int, data: Path) -> dict[str, Any]:
     """One method's line."""
-    trial = PictureTrial(Task("cifar10", method, LABELS, 0), scale="paper", data_folder=data)
-    trainer = trial.run.trainer
+    task, size = Task("cifar10", method, LABELS, 0), SIZES["paper"]
+    chosen = choice(method, "paper", "cifar10")
+    trainer = training(task, size, chosen, examples(task, size, data)).trainer
     with FlopCounterMode(display=False) as counter:
         losses = [trainer.step()["loss"]]
     with Operations() as operations:
@@ -77,7 +79,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument(
-        "--methods", default=",".join(dict.fromkeys((*PAPER, *every_method(), *TODAY)))
+        "--methods", default=",".join(dict.fromkeys((*PAPER, *every_method(), *RECENT)))
     )
     parser.add_argument("--out", type=Path, default=Path("paper_scale.jsonl"))
     asked = parser.parse_args()

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad import LGA, MLP, Recipe, TensorBatches, Trainer, WideResNet, methods
-from labelgrad.augment.views import Noise, Pictures
+from labelgrad.augment.views import ImageViews, Noise
+from labelgrad.distributed import ALONE, Group, current_group
 from labelgrad.functional import flatten
-from labelgrad.group import ALONE, Group, here
 from labelgrad.step import Views
 
 LABELS, ROWS, CLASSES = 24, 60, 3
@@ -52,8 +52,8 @@ def wide(*, norm: bool) -> nn.Module:
 
 NETWORKS: dict[str, tuple[Shape, Views, Callable[[], nn.Module]]] = {
     "mlp": ((6,), Noise(), lambda: MLP(6, (16, 16), CLASSES)),
-    "wrn": ((3, 8, 8), Pictures(), lambda: wide(norm=False)),
-    "wrn-norm": ((3, 8, 8), Pictures(), lambda: wide(norm=True)),
+    "wrn": ((3, 8, 8), ImageViews(), lambda: wide(norm=False)),
+    "wrn-norm": ((3, 8, 8), ImageViews(), lambda: wide(norm=True)),
 }
 
 
@@ -104,7 +104,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64 if options.double else torch.float32)
-    group, steps = here(), options.steps
+    group, steps = current_group(), options.steps
     for network in options.only:
         for method in options.methods:
             what = network, method, steps, options.learning_rate
@@ -112,7 +112,7 @@ def main() -> None:
             if options.nudge:
                 nudge(one)
             found, _ = ended(one, steps)
-            alone, loss = group.first(lambda: ended(trainer(*what, ALONE), steps))  # noqa: B023
+            alone, loss = group.on_rank_zero(lambda: ended(trainer(*what, ALONE), steps))  # noqa: B023
             apart = [float((a - b).abs().max()) for a, b in zip(found, alone, strict=True)]
             if group.rank == 0:
                 said = "".join(f"{each:12.1e}" for each in apart) + f"   loss {loss:.2g}"

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from labelgrad import LGA, MLP, Recipe, Supervised, TensorBatches, Trainer, WideResNet
-from labelgrad.group import ALONE, Group, here
+from labelgrad.distributed import ALONE, Group, current_group
 
 ROWS, CLASSES, BATCH = 500, 10, 50
 NETWORKS: dict[str, tuple[tuple[int, ...], Callable[[], nn.Module]]] = {
@@ -69,10 +69,10 @@ def measure(name: str, group: Group, rounds: int, clock: Callable[[], float]) ->
     found, sent = [], []
     one.step(), all_of_them.step()
     for _ in range(rounds):
-        alone = group.first(lambda: seconds(one.step, steps, clock))  # the others wait
-        before = group.first(bytes_out)
+        alone = group.on_rank_zero(lambda: seconds(one.step, steps, clock))  # the others wait
+        before = group.on_rank_zero(bytes_out)
         together = seconds(all_of_them.step, steps, clock)
-        sent.append((group.first(bytes_out) - before) / steps / group.size)
+        sent.append((group.on_rank_zero(bytes_out) - before) / steps / group.size)
         reduced = 2 * seconds(lambda: group.average(vector), steps, clock)
         busiest = group.gather(torch.tensor([together, reduced])).amax(0).tolist()
         found.append((alone, *busiest))
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=NETWORKS, default=list(NETWORKS))
     options = parser.parse_args()
     torch.set_num_threads(1)
-    group = here()
+    group = current_group()
     heads = ("network", "parameters", "ms alone", f"ms by {group.size}", "faster", "ms reduced")
     lines = ["{:>10}{:>12}{:>11}{:>11}{:>9}{:>12}{:>12}{:>12}".format(*heads, "sent", "2 sums")]
     for name in options.only:

@@ -40,7 +40,7 @@ from labelgrad import (
     WideResNet,
     methods,
 )
-from labelgrad.augment.views import Pictures
+from labelgrad.augment.views import ImageViews
 from labelgrad.functional import flatten, with_gradient
 from labelgrad.labels.alignment import Gap
 
@@ -81,12 +81,12 @@ class DoubleBackward(Objective):
         loss = -(labels * step.unlabeled_outputs.log_softmax(-1)).sum() / len(labels)
         params = list(step.params.values())
         pull = flatten(torch.autograd.grad(loss, params, create_graph=True))
-        step.kept[self] = drawn, labels, pull
+        step.saved[self] = drawn, labels, pull
         return with_gradient(loss, pull.detach(), step.params)
 
     def update(self, step: Step) -> None:
         """Move the labels by the gradient of the squared gap."""
-        drawn, labels, pull = step.kept[self]
+        drawn, labels, pull = step.saved[self]
         _, scaled = self.gap(step.labeled_gradient, pull.detach())
         (slope,) = torch.autograd.grad(pull, labels, -2 * scaled)
         drawn.labels = labels.detach()
@@ -110,7 +110,7 @@ def make_trainer(method: str, depth: int, width: int) -> Trainer:
     x, y = torch.randn(ROWS, 3, 32, 32), torch.arange(ROWS) % CLASSES
     labeled, unlabeled = TensorBatches(x, y, batch_size=BATCH), TensorBatches(x, batch_size=BATCH)
     network = WideResNet(depth, width)
-    return Recipe(network, METHODS[method], labeled, unlabeled, views=Pictures()).trainer()
+    return Recipe(network, METHODS[method], labeled, unlabeled, views=ImageViews()).trainer()
 
 
 def fastest_steps(

@@ -1,0 +1,271 @@
+"""The methods of the bench: baselines of scikit-learn and CatBoost, and ours.
+
+Each baseline has one set of settings for every table, chosen with care: what needs tuning is tuned
+by cross-validation within the labels. Only this file knows the estimators of `labelgrad`.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.common import Line
+from experiments.tabular.data import Array, Rows
+
+TREES, BOOSTED = 200, 500  # trees of a forest, and of CatBoost
+STRENGTHS = np.logspace(-3, 2, 11)  # C of the logistic regression, 1 / α of ridge
+MOST_FOLDS, NEIGHBOURS = 4, 10
+# Of gradient boosting; the usual 20 rows of a leaf would be all labels there are.
+BOOSTING = {"min_samples_leaf": 3, "early_stopping": False}
+SEMI_SUPERVISED = ("self-training", "label-spreading-knn", "label-spreading-rbf")
+
+
+class Predictions(NamedTuple):
+    """A method's predictions for the test rows, and for the rows whose label was not given."""
+
+    method: str
+    test: Array  # probabilities (rows, classes), or values (rows,)
+    unlabeled: Array
+    extra: Line | None = None  # to save beside the scores
+
+
+def _classifiers(rows: Rows, seed: int) -> dict[str, Callable[[], Any]]:
+    from sklearn import ensemble, gaussian_process, semi_supervised
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+    from sklearn.svm import SVC
+
+    counts, labeled = np.bincount(rows.y[rows.given]), np.arange(int(rows.given.sum()))
+    width, fewest = rows.x.shape[1], int(counts[counts > 0].min())
+    logistic, folds = LogisticRegression(max_iter=5000), min(MOST_FOLDS, fewest)
+    tuned: Any = logistic
+    platt: Any = [(labeled, labeled)]  # if a class has one label, none is held out
+    if fewest > 1:
+        shuffled = StratifiedKFold(folds, shuffle=True, random_state=seed)
+        tuned = GridSearchCV(logistic, {"C": STRENGTHS}, scoring="neg_log_loss", cv=shuffled)
+        platt = folds
+    kernel = 1.0 * gaussian_process.kernels.RBF(width**0.5)  # rows are about √(2 · columns) apart
+    nearest = {"kernel": "knn", "n_neighbors": min(NEIGHBOURS, len(rows.x)), "max_iter": 200}
+    by_distance = {"kernel": "rbf", "gamma": 1 / width, "max_iter": 200}
+    spreading, drawn = semi_supervised.LabelSpreading, {"random_state": seed}
+    return {
+        "logistic-regression": lambda: logistic,
+        "logistic-regression-cv": lambda: tuned,
+        "random-forest": lambda: ensemble.RandomForestClassifier(TREES, **drawn),
+        "extra-trees": lambda: ensemble.ExtraTreesClassifier(TREES, **drawn),
+        "gradient-boosting": lambda: ensemble.HistGradientBoostingClassifier(**BOOSTING, **drawn),
+        "catboost": lambda: _catboost("CatBoostClassifier", seed),
+        "gaussian-process": lambda: gaussian_process.GaussianProcessClassifier(kernel, **drawn),
+        "svm": lambda: CalibratedClassifierCV(SVC(), cv=platt, ensemble=False),
+        "self-training": lambda: semi_supervised.SelfTrainingClassifier(logistic),
+        "label-spreading-knn": lambda: spreading(**nearest),
+        "label-spreading-rbf": lambda: spreading(**by_distance),
+    }
+
+
+def _regressors(rows: Rows, seed: int) -> dict[str, Callable[[], Any]]:
+    from sklearn import ensemble
+    from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+    from sklearn.linear_model import RidgeCV
+    from sklearn.neighbors import KNeighborsRegressor
+    from sklearn.svm import SVR
+
+    kernel = 1.0 * kernels.RBF(rows.x.shape[1] ** 0.5) + kernels.WhiteKernel(0.1)
+    process, drawn = {"normalize_y": True, "random_state": seed}, {"random_state": seed}
+    nearest = min(NEIGHBOURS // 2, int(rows.given.sum()))
+    return {
+        "ridge": lambda: RidgeCV(1 / STRENGTHS),
+        "random-forest": lambda: ensemble.RandomForestRegressor(TREES, **drawn),
+        "extra-trees": lambda: ensemble.ExtraTreesRegressor(TREES, **drawn),
+        "gradient-boosting": lambda: ensemble.HistGradientBoostingRegressor(**BOOSTING, **drawn),
+        "catboost": lambda: _catboost("CatBoostRegressor", seed),
+        "gaussian-process": lambda: GaussianProcessRegressor(kernel, **process),
+        "svm": lambda: SVR(),
+        "k-neighbours": lambda: KNeighborsRegressor(nearest, weights="distance"),
+    }
+
+
+def _catboost(name: str, seed: int) -> Any:
+    import catboost
+
+    quiet = {"thread_count": 1, "allow_writing_files": False, "verbose": False}
+    return getattr(catboost, name)(iterations=BOOSTED, random_seed=seed, **quiet)
+
+
+def _baseline(name: str) -> Callable[[Rows, int], list[Predictions]]:
+    def fit(rows: Rows, seed: int) -> list[Predictions]:
+        wanted = rows.x_test, rows.x[~rows.given]
+        if rows.classes is None:  # in standard deviations of the given values
+            y = rows.y[rows.given]
+            mean, scale = y.mean(), y.std() or 1.0
+            model = _regressors(rows, seed)[name]().fit(rows.x[rows.given], (y - mean) / scale)
+            test, others = (np.ravel(model.predict(x)) * scale + mean for x in wanted)
+            return [Predictions(name, test, others)]
+        seen = np.ones(len(rows.y), bool) if name in SEMI_SUPERVISED else rows.given
+        labels = rows.partial.astype(int)[seen]
+        model = _classifiers(rows, seed)[name]().fit(rows.x[seen], labels)
+        test, others = (probabilities(model, x, rows) for x in wanted)
+        return [Predictions(name, test, others)]
+
+    return fit
+
+
+def probabilities(model: Any, x: Array, rows: Rows) -> Array:
+    """A column for every class; rows without a prediction have the frequencies of the labels."""
+    return whole(model.predict_proba(x), model.classes_, rows)
+
+
+def whole(part: Array, classes: Any, rows: Rows) -> Array:
+    """Probabilities of all classes, out of those of the classes that had a label."""
+    found = np.zeros((len(part), rows.classes or 1))
+    found[:, np.ravel(classes).astype(int)] = part
+    # Label spreading has none for rows that are near no other.
+    empty = ~np.isfinite(found).all(1) | (found.sum(1) <= 0)
+    found[empty] = np.bincount(rows.y[rows.given], minlength=found.shape[1]) / rows.given.sum()
+    return found
+
+
+def predicted(name: str, model: Any, rows: Rows, extra: Line | None = None) -> Predictions:
+    """The predictions of one of our estimators; for the fitted rows, the labels it imputed."""
+    test, others = rows.x_test, rows.x[~rows.given]
+    if rows.classes is None:
+        return Predictions(
+            name, np.ravel(model.predict(test)), np.ravel(model.predict(others)), extra
+        )
+    unlabeled = whole(model.label_distributions_[~rows.given], model.classes_, rows)
+    return Predictions(name, probabilities(model, test, rows), unlabeled, extra)
+
+
+def _stacked(rows: Rows, seed: int, **options: Any) -> tuple[Any, Any]:
+    """The stacked ensemble and its student, of one fit."""
+    from labelgrad.auto.estimators import StackedClassifier, StackedRegressor
+
+    kind = StackedRegressor if rows.classes is None else StackedClassifier
+    student = kind(predictor="student", random_state=seed, **options).fit(rows.x, rows.partial)
+    model = copy.copy(student)
+    model.predictor = "ensemble"
+    return model, student
+
+
+def _distilled(student: Any, rows: Rows) -> Predictions:
+    """The student's own predictions: the labels that were imputed are the ensemble's."""
+    wanted = rows.x_test, rows.x[~rows.given]
+    if rows.classes is None:
+        test, others = (np.ravel(student.predict(x)) for x in wanted)
+    else:
+        test, others = (probabilities(student, x, rows) for x in wanted)
+    return Predictions("student", test, others)
+
+
+def _ensemble(rows: Rows, seed: int) -> list[Predictions]:
+    """One fit gives the ensemble, its student, and the ensemble without LGA."""
+    model, student = _stacked(rows, seed)
+    weights = {name: round(float(weight), 5) for name, weight in model.weights_.items()}
+    found = [predicted("pool", model, rows, extra={"weights": weights}), _distilled(student, rows)]
+    lga = [name for name in weights if "lga" in name]
+    return [*found, predicted("pool-without-lga", model.without(*lga), rows)]
+
+
+def ensemble_and_networks(rows: Rows, seed: int, steps: int | None) -> list[Predictions]:
+    """The demo's methods, of one fit: both networks, the ensemble and its student."""
+    from labelgrad.auto.base_models.registry import DEFAULT, DEFAULT_NETWORKS
+
+    # Not those that happen to be installed: everybody is to see the same numbers.
+    names = [*DEFAULT["classification"], *DEFAULT_NETWORKS]
+    model, student = _stacked(rows, seed, base_models=names, steps=steps)
+    wanted = rows.x_test, rows.x[~rows.given]
+    of_test, of_others = (model.predict_proba_by_model(x) for x in wanted)
+    networks = [
+        Predictions(name, whole(of_test[name], model.classes_, rows), of_others[name])
+        for name in DEFAULT_NETWORKS
+    ]
+    return [*networks, predicted("pool", model, rows), _distilled(student, rows)]
+
+
+def _lga(rows: Rows, seed: int) -> list[Predictions]:
+    return [predicted("lga", _estimator(rows, seed).fit(rows.x, rows.partial), rows)]
+
+
+def _supervised_network(rows: Rows, seed: int) -> list[Predictions]:
+    """LGA's network on the labeled rows alone."""
+    model = _estimator(rows, seed).fit(rows.x[rows.given], rows.y[rows.given])
+    if rows.classes is None:
+        return [predicted("supervised-network", model, rows)]
+    wanted = rows.x_test, rows.x[~rows.given]
+    test, others = (probabilities(model, x, rows) for x in wanted)
+    return [Predictions("supervised-network", test, others)]
+
+
+def _estimator(rows: Rows, seed: int) -> Any:
+    from labelgrad.sklearn import LGAClassifier, LGARegressor
+
+    kind = LGARegressor if rows.classes is None else LGAClassifier
+    return kind(random_state=seed)
+
+
+BASELINES = {
+    "logistic-regression": "logistic regression",
+    "logistic-regression-cv": "logistic regression, tuned",
+    "ridge": "ridge regression",
+    "random-forest": "random forest",
+    "extra-trees": "extra trees",
+    "gradient-boosting": "gradient boosting",
+    "catboost": "CatBoost",
+    "gaussian-process": "Gaussian process",
+    "svm": "support vectors",
+    "k-neighbours": "nearest neighbours",
+    "self-training": "self-training",
+    "label-spreading-knn": "label spreading, neighbours",
+    "label-spreading-rbf": "label spreading, distance",
+}
+OURS = {
+    "pool": "ensemble",
+    "student": "student",
+    "pool-without-lga": "ensemble without LGA",
+    "lga": "LGA",
+    "supervised-network": "supervised network",
+}
+TITLES = BASELINES | OURS
+ONE_TASK = {"ridge": "regression", "k-neighbours": "regression"} | dict.fromkeys(
+    ("logistic-regression", "logistic-regression-cv", *SEMI_SUPERVISED), "classification"
+)
+FITS: dict[str, Callable[[Rows, int], list[Predictions]]] = {
+    **{name: _baseline(name) for name in BASELINES},
+    "pool": _ensemble,
+    "lga": _lga,
+    "supervised-network": _supervised_network,
+}
+OF_ONE_FIT = {"student": "pool", "pool-without-lga": "pool"}
+
+
+def fits_for(task: str, methods: tuple[str, ...] = ()) -> list[str]:
+    """What is to be fitted for these methods (default: all) that can do the task.
+
+    >>> fits_for("regression", ("ridge", "svm", "student", "self-training"))
+    ['ridge', 'svm', 'pool']
+    """
+    wanted = {OF_ONE_FIT.get(name, name) for name in methods or TITLES}
+    return [
+        name
+        for name in FITS
+        if name in wanted
+        and ONE_TASK.get(name, task) == task
+        and (name != "catboost" or find_spec("catboost") is not None)
+    ]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No warnings, and one thread: trials run in parallel."""
+    from threadpoolctl import threadpool_limits
+
+    with warnings.catch_warnings(), threadpool_limits(1), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield

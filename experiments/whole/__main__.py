@@ -1,0 +1,89 @@
+"""`python -m experiments.whole train` and `figure`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from experiments.common import run, typed
+from experiments.datasets.cifar10 import CLASSES
+from experiments.whole.figures import draw_classes, draw_labels, read, results_table
+from experiments.whole.settings import Settings
+from experiments.whole.slopes import slope_accuracy
+from experiments.whole.trial import Trial
+
+NAME = "experiments.whole"
+commands = typer.Typer(
+    help="All of a image set with few labels, on one core.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@commands.command(epilog="Example: train lga --seed 1 --set visits=20 --set width=32 --test")
+def train(
+    method: Annotated[str, typer.Argument(help="Such as supervised, lga or lga+vat.")],
+    labels: Annotated[int, typer.Option(help="Labeled images.")] = 4_000,
+    seed: Annotated[int, typer.Option(help="Of the split and of the training.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Other settings, as NAME=VALUE; data=svhn.")
+    ] = None,
+    test: Annotated[bool, typer.Option("--test", help="Evaluate test images, too.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of runs and results.")] = Path("runs/whole"),
+    device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
+) -> None:
+    """Train one trial and append its line to results.jsonl; the same command resumes it."""
+    torch.set_num_threads(1)
+    base = Settings(method=method, labels=labels, seed=seed)
+    chosen = base.changed(settings or [])
+    trial = Trial(chosen, out / chosen.name, data=data, test=test, device=device)
+    trial.command = typed(NAME)
+    for record in trial:
+        shown = ("step", "visits", "validation_error", "validation_loss", "imputed_accuracy")
+        words = [f"{name} {record[name]:.4g}" for name in shown if name in record]
+        typer.echo(f"{', '.join(words)}; {record['seconds_left'] // 60} min left")
+    results = out / "results.jsonl"
+    done = json.dumps(trial.line) + "\n"
+    if not results.exists() or done not in results.read_text():
+        with results.open("a") as file:
+            file.write(done)
+
+
+@commands.command(epilog="Example: figures --out results/whole-cifar10")
+def figures(
+    out: Annotated[Path, typer.Option(help="Folder of results.jsonl.")] = Path("runs/whole"),
+    labels: Annotated[
+        Path | None, typer.Option(help="labels.jsonl of a run, for the figure by class.")
+    ] = None,
+) -> None:
+    """Print the table of a folder's results and draw how imputed labels learn."""
+    lines = read(out / "results.jsonl")
+    typer.echo(results_table([line for line in lines if "test_error" in line]))
+    learned = [line for line in lines if "imputed_accuracy" in line["curve"]]
+    draw_labels([line for line in learned if line["seed"] == 0], out / "imputed-labels.png")
+    if labels is not None:
+        draw_classes(read(labels), CLASSES, out / "imputed-labels-by-class.png")
+
+
+@commands.command(epilog="Example: slopes --out results/whole-cifar10")
+def slopes(
+    data: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of slopes.jsonl.")] = Path("runs/whole"),
+) -> None:
+    """Measure what one slope says of a label, with a network that is half trained."""
+    torch.set_num_threads(1)
+    found = slope_accuracy(Settings(visits=2.5, weight_decay=0.5, learning_rate=8e-3), data)
+    out.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(line) + "\n" for line in found)
+    (out / "slopes.jsonl").write_text(text)
+    typer.echo(text, nl=False)
+
+
+if __name__ == "__main__":
+    run(commands)

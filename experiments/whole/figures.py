@@ -1,0 +1,99 @@
+"""Figures and a table of finished trials."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from experiments.common import table
+from experiments.figures import canvas, save
+from experiments.whole.settings import Settings
+
+Line = dict[str, Any]
+
+
+def read(path: Path) -> list[Line]:
+    """The lines of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def results_table(lines: Sequence[Line]) -> str:
+    """Test error and loss of each method, at the steps that validation images chose.
+
+    Examples
+    --------
+    >>> print(results_table([]))
+    | method | width, visits | seeds | error % | loss | lowest loss | last error % | last loss |
+    |---|---|---|---|---|---|---|---|
+
+    """
+    heads = ["method", "width, visits", "seeds", "error %", "loss", "lowest loss"]
+    groups: dict[str, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(_described(line, lines), []).append(line)
+    rows = []
+    for name, group in groups.items():
+        width, visits = group[0]["settings"]["width"], group[0]["visits"]
+        numbers = [
+            _spread([100 * line["test_error"] for line in group], 1),
+            _spread([line["test_loss"] for line in group], 2),
+            _spread([line["best_loss_test_loss"] for line in group], 2),
+            _spread([100 * line["last_test_error"] for line in group], 1),
+            _spread([line["last_test_loss"] for line in group], 2),
+        ]
+        rows.append([name, f"{width}, {visits:g}", str(len(group)), *numbers])
+    return table([*heads, "last error %", "last loss"], rows)
+
+
+def _described(line: Line, lines: Sequence[Line]) -> str:
+    """The method, with those of its settings that differ between its lines."""
+    usual = asdict(Settings())
+    alike = [usual | other["settings"] for other in lines if other["method"] == line["method"]]
+    varied = [name for name in usual if len({each[name] for each in alike}) > 1 and name != "seed"]
+    settings = usual | line["settings"]
+    return ", ".join([line["method"], *(f"{name} {settings[name]}" for name in varied)])
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    shown = f"{mean(values):.{digits}f}"
+    return f"{shown} ± {stdev(values):.{digits}f}" if len(values) > 1 else shown
+
+
+def draw_labels(lines: Sequence[Line], path: Path) -> None:
+    """Draw, over visits: imputed labels right, the model's accuracy, and the gradients' cosine."""
+    figure, (left, right) = canvas(1, 2, (9, 3.6))
+    for place, line in enumerate(lines):
+        curve, color = line["curve"], f"C{place}"
+        visits = [step / line["steps"] * line["visits"] for step in curve["step"]]
+        name = f"{line['method']}, seed {line['seed']}"
+        accuracy = [100 * (1 - error) for error in curve["validation_error"]]
+        left.plot(visits, accuracy, color=color, linestyle="--", label=f"{name}: model")
+        if "imputed_accuracy" in curve:
+            labels = [100 * value for value in curve["imputed_accuracy"]]
+            left.plot(visits, labels, color=color, label=f"{name}: imputed labels")
+            right.plot(visits, curve["lga/cosine"], color=color, label=name)
+    left.set(xlabel="visits of each unlabeled image", ylabel="right (%)", ylim=(30, 90))
+    right.set(xlabel="visits of each unlabeled image", ylabel="cosine of $g_\\ell$ and $g_u$")
+    right.axhline(0, color="grey", linewidth=0.5)
+    for axes in (left, right):
+        axes.legend(fontsize="x-small", frameon=False)
+    save(figure, path)
+
+
+def draw_classes(labels: Sequence[Line], classes: Sequence[str], path: Path) -> None:
+    """Draw the accuracy of imputed labels over visits, class by class."""
+    latest = {line["step"]: line for line in labels}  # a resumed run repeats some steps
+    seen = [latest[step] for step in sorted(latest)]
+    figure, (axes,) = canvas(1, 1, (6, 3.6))
+    visits = [line["visits"] for line in seen]
+    for place, name in enumerate(classes):
+        right = [100 * line["right_by_class"][place] for line in seen]
+        axes.plot(visits, right, color=f"C{place}", label=name)
+    axes.plot(visits, [100 * line["right"] for line in seen], "k--", label="all")
+    axes.set(xlabel="visits of each unlabeled image", ylabel="imputed labels right (%)")
+    axes.legend(fontsize="x-small", frameon=False, ncols=2)
+    save(figure, path)
