@@ -8,7 +8,7 @@ from hypothesis import settings
 from torch import Tensor, nn
 
 from labelgrad import Batch, CrossEntropy, SquaredError, Step
-from labelgrad.witnesses import named
+from labelgrad.auto.base_models import registry
 
 settings.register_profile("shared-machine", deadline=None, max_examples=50)
 settings.load_profile("shared-machine")
@@ -17,15 +17,15 @@ os.environ["LABELGRAD_ENCODER"] = (
 )
 torch.set_num_threads(1)  # tests run side by side, and the networks here are tiny
 
-FEW = ("linear", "neighbours")  # witnesses; forests would take most of the tests' time
+FEW = ("linear", "neighbours")  # base models; forests would take most of the tests' time
 
 
 @pytest.fixture(autouse=True, scope="session")
-def few_witnesses():
-    """Fits of this process hear few witnesses where nobody says; those of others, see `command`."""
+def few_base_models():
+    """Fits of this process stack few base models by default."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(named, "USUAL", dict.fromkeys(named.USUAL, FEW))
-        patch.setattr(named, "WHERE_INSTALLED", ())
+        patch.setattr(registry, "DEFAULT", dict.fromkeys(registry.DEFAULT, FEW))
+        patch.setattr(registry, "WHERE_INSTALLED", ())
         yield
 
 
@@ -80,7 +80,7 @@ def make_step(
     unlabeled=7,
     index=0,
     views=None,
-    remember=False,
+    **options,
 ):
     """A step in float64 on random pictures of 4×4."""
     torch.manual_seed(seed)
@@ -90,9 +90,7 @@ def make_step(
         labels = torch.randn(labeled, WIDTH).double()
     others = Batch(torch.randn(unlabeled, 1, 4, 4).double(), None, torch.arange(unlabeled))
     truths = Batch(x, labels, torch.arange(labeled))
-    return Step(
-        model, truths, others, loss=LOSSES[loss], index=index, views=views, remember=remember
-    )
+    return Step(model, truths, others, loss=LOSSES[loss], index=index, views=views, **options)
 
 
 @pytest.fixture(params=NETWORKS)

@@ -1,233 +1,189 @@
-"""Cases in forked processes: milliseconds each, watched, and every finding with its seed."""
+"""Cases in forked processes, each with a limit of time and memory; every failure has its seed."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
-import resource
 import select
+import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LONGEST = 60.0  # seconds a case may take
-PATIENCE = 5  # times as long, where a machine is so busy that a case got less than half of it
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.symlink", "os.link")
+import torch
+
+from labelgrad.auto.cli.app import UNEXPECTED, main
+
+SECONDS, MEGABYTES = 300.0, 2500  # the time of a busy machine
+# What changes a file, and which argument of its audit event is the folder that a path starts from.
+CHANGES = {"os.rename": 2, "os.remove": 1, "os.mkdir": 2, "os.rmdir": 1, "os.symlink": 2, "os.link": 2}
+CHANGES["os.truncate"] = 2  # has none
 
 
-class Finding(AssertionError):  # noqa: N818 - what it is called in every count
-    """Something that was promised, and did not hold."""
+class Failure(AssertionError):  # noqa: N818
+    """A property that did not hold."""
+
+
+class Hang(BaseException):
+    """Time is over; nothing catches it."""
+
+
+class Part(NamedTuple):
+    """One kind of attack: `case` gets random numbers and a folder, and gives a word to count."""
+
+    name: str
+    prepare: Callable[[Path], object]
+    case: Callable[[random.Random, Path], str]
+    seconds: float = SECONDS
 
 
 class Done(NamedTuple):
-    """What came of a case: a word for the counts, and a finding if there is one."""
+    """What came of a case."""
 
-    seed: int
     outcome: str
-    finding: str | None
+    failure: str | None
     seconds: float
     megabytes: int
 
 
-@dataclass(frozen=True)
-class Part:
-    """One kind of attack; `case` gets its seed, random numbers and a folder that is prepared.
-
-    It gives a word for what came of it, or raises `Finding`.
-    """
-
-    name: str
-    prepare: Callable[[Path], None]
-    case: Callable[[int, random.Random, Path], str]
-    folder: str = ""  # where it is prepared, if not in one of its own name
-    batch: int = 100  # cases in one forked process
-    share: float = 1.0  # of the time
-    most_seconds: float = LONGEST
-    most_megabytes: int | None = None
-
-
-def run_cases(part: Part, place: Path, seeds: Sequence[int]) -> Iterator[Done]:
-    """The cases of these seeds, one batch in one forked process; one that dies costs one case."""
-    left = list(seeds)
-    while left:
-        batch, left = left[: part.batch], left[part.batch :]
-        while batch:
-            for done in _in_a_child(part, place, batch):
-                yield done
-                batch = batch[1:]
-
-
-def _in_a_child(part: Part, place: Path, seeds: Sequence[int]) -> Iterator[Done]:
+def forked(work: Callable[[], str], seconds: float) -> Done:
+    """What came of work in a process of its own, which is killed when its time is over."""
     reading, writing = os.pipe()
-    sys.stdout.flush()
-    child = os.fork()
+    began, child = time.monotonic(), os.fork()
     if child == 0:
+        outcome, failure = "failure", None
         try:
-            os.close(reading)
             os.setpgid(0, 0)
-            _work(part, place, seeds, writing)
-        finally:
-            os._exit(0)
+            signal.signal(signal.SIGALRM, _hangs)
+            signal.setitimer(signal.ITIMER_REAL, 0.9 * seconds)  # a traceback says where it hangs
+            outcome = work()
+        except Failure as error:
+            failure = str(error)
+        except BaseException:
+            failure = traceback.format_exc()[-4000:]
+        os.write(writing, json.dumps([outcome, failure]).encode())
+        os._exit(0)
     os.close(writing)
-    began = time.monotonic()
-    try:
-        with os.fdopen(reading, "rb") as lines:
-            for seed in seeds:
-                ready = _waited_for(lines, child, part.most_seconds)
-                line = lines.readline() if ready else b""
-                if not line:
-                    said = "it ended all by itself" if ready else "it hung"
-                    yield Done(seed, "lost", said, time.monotonic() - began, 0)
-                    return
-                yield Done(*json.loads(line))
-                began = time.monotonic()
-    finally:
-        _kill_group(child)
-        os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as file:
+        content = file.read() if select.select([file], [], [], seconds)[0] else b""
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    used = os.wait4(child, 0)[2]
+    outcome, failure = json.loads(content or '["failure", "it died or hung"]')
+    megabytes = used.ru_maxrss // 1024
+    if failure is None and megabytes > MEGABYTES:
+        failure = f"it took {megabytes} MB"
+    return Done(outcome, failure, time.monotonic() - began, megabytes)
 
 
-def _waited_for(lines: Any, child: int, seconds: float) -> bool:
-    """Whether a line came in time; a child that got no share of a busy machine may wait longer."""
-    before = _worked(child)
-    for _ in range(PATIENCE):
-        if select.select([lines], [], [], seconds)[0]:
-            return True
-        if _worked(child) - before > seconds / 2:
-            return False
-    return False
+def _hangs(*_: object) -> None:
+    raise Hang
 
 
-def _worked(child: int) -> float:
-    """The seconds of work of a child and of those that it waited for."""
-    times = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:15]
-    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+def run_case(part: Part, seed: int, place: Path) -> Done:
+    """One case of a part, in a folder of its own inside the folder that the part prepared."""
+    mine = place / "case"
+    shutil.rmtree(mine, ignore_errors=True)
+    (mine / "tmp").mkdir(parents=True)
+
+    def work() -> str:
+        for name in ("TMPDIR", "LABELGRAD_CACHE", "TORCHINDUCTOR_CACHE_DIR"):
+            os.environ[name] = str(mine / "tmp")
+        tempfile.tempdir = None
+        elsewhere = watch(mine)
+        outcome = part.case(random.Random(f"{part.name} {seed}"), mine)
+        if elsewhere:
+            raise Failure(f"outside of the folder: {elsewhere[0]}")
+        return outcome
+
+    return forked(work, part.seconds)
 
 
-def _kill_group(child: int) -> None:
-    """End a child and what it has forked; it leads a group of its own."""
-    for end in (os.killpg, os.kill):
-        with suppress(ProcessLookupError):
-            end(child, signal.SIGKILL)
+def prepare(part: Part, place: Path) -> None:
+    """Prepare a part in another process, as threads of libraries do not survive a fork.
+
+    This process then imports what that one has imported, so that cases need not.
+    """
+    place.mkdir(parents=True)
+
+    def work() -> str:
+        part.prepare(place)
+        (place / "modules.txt").write_text("\n".join(sys.modules))
+        return "prepared"
+
+    done = forked(work, 10 * SECONDS)
+    if done.failure:
+        raise RuntimeError(f"{part.name} could not be prepared: {done.failure}")
+    for name in (place / "modules.txt").read_text().splitlines():
+        with suppress(Exception):
+            import_module(name)
 
 
-def _work(part: Part, place: Path, seeds: Sequence[int], writing: int) -> None:
-    with os.fdopen(writing, "wb", buffering=0) as lines:
-        for seed in seeds:
-            began, outcome, finding = time.monotonic(), "finding", None
-            try:
-                outcome = part.case(seed, random.Random(f"{part.name} {seed}"), place)
-            except Finding as error:
-                finding = str(error)
-            except BaseException:
-                finding = traceback.format_exc()
-            seconds = time.monotonic() - began
-            megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            if part.most_megabytes is not None and megabytes > part.most_megabytes:
-                finding = finding or f"it took {megabytes} MB"
-            done = Done(seed, outcome, finding, round(seconds, 3), megabytes)
-            lines.write(json.dumps(done).encode() + b"\n")
-            if part.most_megabytes is not None and megabytes > part.most_megabytes:
-                return  # the next ones would be blamed for it
+def watch(place: Path) -> list[str]:
+    """A list that grows whenever this process changes a file outside of a folder."""
+    inside, found = (os.path.realpath(place), "/dev/", "/proc"), []
+    writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
-
-class Tally:
-    """The counts of all runs so far, in a JSON file that every run adds to."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.parts: dict[str, dict[str, Any]] = {}
-        self.findings: list[dict[str, Any]] = []
-        self.minutes = 0.0
-        if path.is_file():
-            kept = json.loads(path.read_text())
-            self.parts, self.findings = kept["parts"], kept["findings"]
-            self.minutes = kept["minutes"]
-
-    def next_seed(self, part: str) -> int:
-        """The first seed that was not tried."""
-        return int(self.parts.get(part, {}).get("cases", 0))
-
-    def add(self, part: str, done: Done) -> None:
-        """Count a case."""
-        counts = self.parts.setdefault(part, {"cases": 0, "outcomes": {}, "findings": 0})
-        counts["cases"] += 1
-        counts["outcomes"][done.outcome] = counts["outcomes"].get(done.outcome, 0) + 1
-        counts["longest"] = max(counts.get("longest", 0), round(done.seconds, 1))
-        counts["megabytes"] = max(counts.get("megabytes", 0), done.megabytes)
-        if done.finding is not None:
-            counts["findings"] += 1
-            self.findings.append({"part": part, "seed": done.seed, "said": done.finding})
-
-    def save(self) -> None:
-        """Write it down, whole."""
-        half = self.path.with_suffix(".partial")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        kept = {"minutes": self.minutes, "parts": self.parts, "findings": self.findings}
-        half.write_text(json.dumps(kept, indent=1) + "\n")
-        half.replace(self.path)
-
-    def lines(self) -> list[str]:
-        """The counts as a person reads them."""
-        found = []
-        for name, counts in self.parts.items():
-            each = ", ".join(f"{word} {n}" for word, n in sorted(counts["outcomes"].items()))
-            found.append(
-                f"{name}: {counts['cases']} cases ({each}), {counts['findings']} findings, "
-                f"longest {counts['longest']} s, at most {counts['megabytes']} MB"
-            )
-        return [*found, f"in all {self.minutes:.0f} minutes, {len(self.findings)} findings"]
-
-
-def waited(child: int, seconds: float = LONGEST) -> int | None:
-    """The exit code of a forked child, or none if it had to be killed."""
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.005)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
-
-
-_inside: list[str] = []  # where a case may write; the hook cannot be taken away again
-_outside: list[str] = []
-
-
-def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _inside or not (event in CHANGES or event == "open"):
-        return
-    path = arguments[0]
-    if event == "open":
-        mode, flags = arguments[1], arguments[2]
-        if not (set(mode or "") & set("wax+") or (mode is None and flags & WRITES)):
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        start = [-1]
+        if event == "open" and (set(arguments[1] or "") & set("wax+") or arguments[2] & writes):
+            path = arguments[0]
+        elif event in CHANGES:
+            path, start = arguments[event == "os.symlink"], arguments[CHANGES[event] :][:1]
+        else:
             return
-    if isinstance(path, str | bytes | os.PathLike):
-        real = os.path.realpath(os.fsdecode(path))
-        if not real.startswith((*_inside, "/dev/", "/proc/")):
-            _outside.append(f"{event} {real}")
+        if isinstance(path, str | bytes | os.PathLike):
+            folder = f"/proc/self/fd/{start[0]}" if [*start, -1][0] >= 0 else ""
+            real = os.path.realpath(os.path.join(folder, os.fsdecode(path)))
+            if not real.startswith(inside):
+                found.append(f"{event} {real}")
+
+    sys.addaudithook(hook)
+    return found
 
 
-@contextmanager
-def only_inside(place: Path) -> Iterator[None]:
-    """A finding if anything is written, moved or removed outside of a folder."""
-    if not getattr(_watch, "on", False):
-        sys.addaudithook(_watch)
-        _watch.on = True  # type: ignore[attr-defined]
-    _inside.append(os.path.realpath(place))
-    _outside.clear()
-    try:
-        yield
-    finally:
-        _inside.pop()
-    if _outside:
-        raise Finding(f"outside of the folder: {_outside[0]}")
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def check(self, what: object) -> Ended:
+        """The rule of every case: success, one line of error, or a usage error of click."""
+        said = [line for line in self.err.splitlines() if "labelgrad: warning: " not in line]
+        usage = self.code == 2 and self.err.startswith("Usage: ")
+        refused = self.code == 1 and len(said) == 1 and len(said[0]) < 2000
+        if "Traceback" in self.err or not (usage or refused or (self.code == 0 and not said)):
+            raise Failure(f"{str(what)[:300]} ended with {self.code}: {self.err[-2000:]}")
+        return self
+
+
+def command(*arguments: object, cwd: Path) -> Ended:
+    """A command in this process, which succeeds or refuses in one line."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    sys.argv = ["labelgrad", *map(str, arguments)]
+    torch.set_num_threads(1)
+    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        if code == UNEXPECTED:  # once more, for its traceback
+            sys.argv.append("--debug")
+            try:
+                main()
+            except Exception:
+                err.write(traceback.format_exc())
+    return Ended(code, out.getvalue(), err.getvalue()).check(arguments)

@@ -1,158 +1,129 @@
-"""The library called with anything: what is refused is refused by an error of its own kind."""
+"""Misuse of the command: wrong options, missing files, folders of older versions, full disks."""
 
 from __future__ import annotations
 
+import json
 import random
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import hypothesis
-import numpy as np
-import torch
-from hypothesis import HealthCheck, Phase, given
-from hypothesis import strategies as st
+from labelgrad.auto.cli.app import app
+from tests.adversarial.cases import Ended, Failure, Part, command
+from tests.adversarial.targets import FIT, RESULT, copy_run, finished_runs, write_data
 
-import labelgrad
-from labelgrad import LGA, MLP, VAT, LabelTable, Recipe, Supervised, TensorBatches
-from labelgrad.schedules import Drop
-from tests.adversarial.cases import Finding, Part
-
-EXAMPLES, FEW = 30, 3  # of one case, and of one that trains
-TRAIN = ("fit", "options", "estimator")
-OURS = (ValueError, TypeError, RuntimeError, OSError, ImportError)
-SMALL = st.integers(-2, 5)
-NUMBERS = st.one_of(
-    SMALL, st.floats(allow_nan=True, allow_infinity=True), st.sampled_from([10**9, -(10**9), 1e300])
-)
-ANYTHING = st.one_of(
-    st.none(), st.booleans(), NUMBERS, st.text(max_size=5), st.lists(NUMBERS, max_size=3)
-)
-
-
-def _tensor(shape: list[int], kind: str) -> torch.Tensor:
-    made = torch.arange(int(np.prod(shape)) if shape else 1).reshape(shape)
-    return made.to(getattr(torch, kind)) % 3
-
-
-TENSORS = st.builds(
-    _tensor,
-    st.lists(st.integers(0, 4), max_size=3),
-    st.sampled_from(["float32", "float64", "int64", "int32", "uint8", "float16"]),
-)
-ARRAYS = st.one_of(
-    TENSORS.map(lambda t: t.numpy()),
-    st.lists(st.one_of(st.none(), SMALL, st.text(max_size=2)), max_size=8).map(
-        lambda cells: np.array(cells, dtype=object)
-    ),
-    st.lists(st.lists(NUMBERS, min_size=2, max_size=2), max_size=8),
-)
-X, Y = torch.randn(12, 3), torch.arange(12) % 2
-
-
-def _batches(y: torch.Tensor | None = Y) -> TensorBatches:
-    return TensorBatches(X, y, batch_size=4)
-
-
-CALLS: dict[str, Any] = {
-    "LabelTable": lambda draw: LabelTable(draw(SMALL), draw(SMALL)).draw(draw(TENSORS)),
-    "TensorBatches": lambda draw: TensorBatches(
-        draw(TENSORS), draw(st.none() | TENSORS), batch_size=draw(SMALL)
-    ).batch(draw(SMALL)),
-    "MLP": lambda draw: MLP(draw(SMALL), draw(st.lists(SMALL, max_size=3)), draw(SMALL)),
-    "Recipe": lambda draw: (
-        Recipe(
-            MLP(3, (4,), 2),
-            Supervised() + LGA(draw(SMALL), draw(SMALL)),
-            _batches(),
-            _batches(None),
-            steps=draw(SMALL),
-            learning_rate=draw(NUMBERS),
-        )
-        .run()
-        .finish()
-    ),
-    "settings": lambda draw: Recipe(
-        MLP(3, (4,), 2),
-        Supervised(),
-        _batches(),
-        steps=1,
-        clip_norm=draw(NUMBERS),
-        accumulate=draw(SMALL),
-        weight_average=draw(NUMBERS),
-        seed=draw(SMALL),
-    ).trainer(),
-    "run": lambda draw: Recipe(MLP(3, (4,), 2), Supervised(), _batches(), steps=2).run(
-        evaluate_every=draw(SMALL), checkpoint_every=draw(SMALL), best_by=draw(st.text(max_size=3))
-    ),
-    "VAT": lambda draw: draw(NUMBERS) * VAT(eps=draw(NUMBERS)) + Supervised(),
-    "Drop": lambda draw: Drop(draw(NUMBERS), at=draw(NUMBERS))(draw(SMALL)),
-    "read": lambda draw: labelgrad.fitting.fit.read(draw(ARRAYS), draw(ARRAYS)),  # type: ignore[attr-defined]
-    "fit": lambda draw: labelgrad.fit(
-        draw(ARRAYS), draw(ARRAYS), steps=draw(SMALL), witnesses="", seed=draw(SMALL)
-    ),
-    "options": lambda draw: labelgrad.fit(
-        X.numpy(),
-        np.where(np.arange(12) < 8, Y.numpy(), -1),
-        **{
-            "steps": 1,
-            "witnesses": "",
-            draw(
-                st.sampled_from(["method", "model", "device", "witnesses", "task", "shares"])
-            ): draw(ANYTHING),
-        },
-    ),
-    "predict": lambda draw: _fitted().predict(draw(ARRAYS)),
-    "estimator": lambda draw: labelgrad.LGAClassifier(steps=draw(SMALL)).fit(
-        draw(ARRAYS), draw(ARRAYS)
-    ),
+PATHS = ["pets.csv", "nowhere.csv", ".", "/dev/null", "", "a\x1bb.csv", "x" * 300, "run", "é", "~"]
+VALUES = [
+    *("0", "-1", "1", "2.5", "nan", "inf", "1e400", str(10**30), "", "x", "a,b", "a=1,b=nan"),
+    *("yes=0.5,no=0.5", "label", "size", "linear", "lga+vat", "lga+lga", "+", "cuda:99", "mlp-0"),
+    *("150%", "5%", "\x1b[2J", "none", "prices.csv", "nowhere", "é" * 400),
+]
+LONG = ("--time-budget", "--dask", "--help")  # options that may take minutes or say much
+OLD = {
+    "digests.json": json.dumps({"version": 1, "files": {}}),
+    "plan.json": json.dumps({"steps": 5}),
+    "config.json": json.dumps({"labelgrad": "0.9", "version": 2}),
+    "labels.csv": "row,label\n1,a\n",
+    "manifest.json": json.dumps({"format": 1}),
 }
-_once: list[Any] = []
 
 
-def _fitted() -> Any:
-    if not _once:
-        y = np.where(np.arange(12) < 8, Y.numpy(), -1)
-        _once.append(labelgrad.fit(X.numpy(), y, steps=1, witnesses=""))
-    return _once[0]
+def case(draw: random.Random, place: Path) -> str:
+    """A command with options, paths and values at random."""
+    run, data = copy_run(place, "classes")
+    before, name = data.read_bytes(), draw.choice([*app.commands, "fit", "fit", "labels"])
+    words: list[object] = [name]
+    if name in ("fit", "compare"):
+        words += [draw.choice([*PATHS, *["pets.csv"] * 10]), "--steps", "2", "--target", "label"]
+        words += ["--base-models" if name == "fit" else "--models", "linear,neighbours", "--out"]
+        words += [draw.choice(["new", "new", "new", "pets.csv", "run", "/proc/x", "."])]
+    elif name != "methods":
+        words += [run if draw.random() < 0.8 else draw.choice(PATHS)]
+        words += [draw.choice(PATHS)] if name == "predict" else []
+    every = [one for one in app.commands[name].params if one.param_type_name == "option"]
+    for option in draw.sample(every, min(len(every), draw.choice([0, 1, 1, 2]))):
+        if option.opts[0] not in LONG:
+            words += [option.opts[0], *([] if option.is_flag else [draw.choice(VALUES)])]
+    words += ["--nonsense"] if draw.random() < 0.03 else []
+    if name == "review":  # a page that opens would never end
+        words += ["--data", "nowhere", "--port", "1", "--no-browser"]
+    ended = command(*words, cwd=place)
+    if data.read_bytes() != before or not (run / "mine.txt").exists():
+        raise Failure(f"{words} changed a file of the user's")
+    return "refused" if ended.code else "done"
 
 
-def check(name: str, draw: Any) -> None:
-    """One call with whatever is drawn."""
+def older_case(draw: random.Random, place: Path) -> str:
+    """Run folders of older versions, and folders that are no runs, are refused and left alone."""
+    (place / "old").mkdir()
+    for name in draw.sample(sorted(OLD), draw.randint(1, len(OLD))):
+        (place / "old" / name).write_text(OLD[name])
+    write_data(place)
+    resume = ("--resume",) if draw.random() < 0.5 else ()
+    orders: list[tuple[str, ...]] = [("predict", "old", "pets.csv"), ("labels", "old")]
+    orders += [("review", "old", "--no-browser"), ("export", "old")]
+    if any((place / "old" / name).exists() for name in ("config.json", "labels.csv")):
+        orders += [(*FIT, "--out", "old", *resume)] * 4
+    order = draw.choice(orders)
+    ended = command(*order, cwd=place)
+    if not ended.code or any(p.read_text() != OLD[p.name] for p in (place / "old").iterdir()):
+        raise Failure(f"{order} did not leave an older folder alone: {ended}")
+    return "refused"
+
+
+def subprocess_ended(program: list[str], cwd: Path, first: Callable[[], None] | None) -> Ended:
+    """A command in a process of its own, after something that is done there first."""
+    done = subprocess.run(program, cwd=cwd, capture_output=True, text=True, preexec_fn=first)
+    return Ended(done.returncode, done.stdout, done.stderr).check(program)
+
+
+def full_disk(order: tuple[str, ...], cwd: Path, most: int) -> Ended:
+    """The command where no file can have more than so many bytes."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    return subprocess_ended([sys.executable, "-m", "labelgrad", *order], cwd, limit)
+
+
+def small_disk(order: tuple[str, ...], cwd: Path, options: str) -> Ended | None:
+    """The command where the folder `disk` is a disk of its own; None if none can be mounted."""
+    unshare, test = ["unshare", "-rm"], ["mount", "-t", "tmpfs", "none", "disk"]
     try:
-        CALLS[name](draw)
-    except OURS as error:
-        if "\n" in str(error).strip() and not isinstance(error, TypeError):
-            raise Finding(f"{name}: many lines: {error}") from error
+        subprocess.run([*unshare, *test], cwd=cwd, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    script = f'mount -t tmpfs -o {options} none disk && exec "$@"'
+    program = [*unshare, "sh", "-c", script, "sh", sys.executable, "-m", "labelgrad", *order]
+    return subprocess_ended(program, cwd, None)
 
 
-def prepare(place: Path) -> None:
-    """What is asked again and again; hypothesis looks at all of the code once, too."""
-    _fitted()
-    _called("MLP", 0)
+def disk_case(draw: random.Random, place: Path) -> str:
+    """A fit on a disk that is full or read-only; with room again it gives the same bytes."""
+    write_data(place)
+    (place / "disk").mkdir()
+    order, whole = (*FIT, "--out", "disk/run"), place.parent / "run-classes"
+    if draw.random() < 0.5:
+        options = draw.choice([f"size={draw.randrange(4, 400)}k", "ro", "nr_inodes=3", "mode=0"])
+        ended = small_disk(order, place, options)
+        return "skipped" if ended is None else "refused" if ended.code else "done"
+    largest = (whole / "report.html").stat().st_size
+    ended = full_disk(order, place, int(draw.choice([0.01, 0.05, 0.3, 0.9]) * largest))
+    command(*order, *(("--resume",) if (place / "disk" / "run").exists() else ()), cwd=place)
+    command(*FIT, "--out", "disk/undisturbed", cwd=place)
+    for name in RESULT:
+        one, other = (place / "disk" / run / name for run in ("run", "undisturbed"))
+        if one.read_bytes() != other.read_bytes():
+            raise Failure(f"{name} differs after a full disk")
+    return "resumed" if ended.code else "done"
 
 
-def case(seed: int, draw: random.Random, place: Path) -> str:
-    """Some calls of one kind, found and made small by hypothesis."""
-    name = draw.choice(list(CALLS))
-    _called(name, seed)
-    return name
-
-
-def _called(name: str, seed: int) -> None:
-    @hypothesis.seed(seed)
-    @hypothesis.settings(
-        max_examples=FEW if name in TRAIN else EXAMPLES,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-        print_blob=False,
-    )
-    @given(st.data())
-    def calls(data: Any) -> None:
-        check(name, data.draw)
-
-    calls()
-
-
-PART = Part("misuse", prepare, case, batch=20, share=0.5)
+PARTS = [
+    Part("misused commands", finished_runs, case),
+    Part("older folders", finished_runs, older_case),
+    Part("full disks", finished_runs, disk_case),
+]

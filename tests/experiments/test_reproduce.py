@@ -1,0 +1,133 @@
+"""The commands of the paper's analysis, on a tiny size: files, figures, resuming, errors."""
+
+import json
+import signal
+import subprocess
+import time
+from collections import Counter
+
+import pytest
+
+from tests.experiments.command import COMMAND, experiment
+
+ONE = ["--workers", "1"]  # process: each takes seconds to begin
+
+
+def lines(folder, name="results.jsonl"):
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def test_the_list_says_what_there_is_and_what_it_costs():
+    said = experiment("reproduce", "--list")
+    assert said.returncode == 0
+    for name in ("learning-speeds", "synthetic-data", "synthetic", "cost"):
+        assert name in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce"], "NAME must be one of"),
+        (["reproduce", "table-9"], "NAME must be one of learning-speeds"),
+        (["reproduce", "synthetic", "--scale", "huge"], "--scale must be one of paper, tiny"),
+        (["reproduce", "synthetic", "--methods", "magic"], "--methods must be one of supervised"),
+        (["tune", "magic"], "EXPERIMENT must be one of synthetic"),
+        (["tune", "synthetic", "--scale", "laptop"], "--scale must be one of paper, tiny"),
+    ],
+)
+def test_a_wrong_word_is_one_line(arguments, message, tmp_path):
+    said = experiment(*arguments, cwd=tmp_path)
+    assert said.returncode == 1
+    assert said.stderr.startswith(f"error: {message}")
+    assert len(said.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_synthetic_data_is_a_picture(tmp_path):
+    said = experiment("reproduce", "synthetic-data", "--out", tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert (tmp_path / "synthetic-data.png").stat().st_size > 20_000
+    assert "<svg" in (tmp_path / "synthetic-data.svg").read_text()[:1000]
+
+
+@pytest.mark.slow
+def test_learning_speeds_trains_checks_the_propositions_and_draws(tmp_path):
+    said = experiment("reproduce", "learning-speeds", "--scale", "tiny", *ONE, "--out", tmp_path)
+    assert said.returncode == 0, said.stderr
+    for number in (1, 2, 3):
+        assert f"Proposition {number}:" in said.stdout
+    found = lines(tmp_path)
+    assert {line["method"] for line in found} == {"lga", "gradient descent"}
+    assert {"experiment", "seed", "step", "accuracy", "loss", "c"} <= found[0].keys()
+    assert (tmp_path / "learning-speeds.png").exists()
+    assert (tmp_path / "learning-speeds.svg").exists()
+
+
+@pytest.mark.slow
+def test_synthetic_is_resumed_by_the_trial_and_redrawn_without_training(tmp_path):
+    command = ["reproduce", "synthetic", "--scale", "tiny", *ONE, "--out", tmp_path]
+    said = experiment(*command, "--trials", 1, "--methods", "supervised, lga")
+    assert said.returncode == 0, said.stderr
+    first = lines(tmp_path)
+    wanted = {"experiment", "method", "seed", "step", "accuracy", "loss", "alignment", "seconds"}
+    assert all(wanted <= line.keys() for line in first)
+    assert {line["method"] for line in first} == {"supervised", "lga"}
+    said = experiment(*command, "--trials", 2)
+    assert "lga, seed 0" not in said.stdout
+    assert lines(tmp_path)[: len(first)] == first
+    assert len(lines(tmp_path)) == 2 * 3 * 3  # trials, methods, measurements
+    assert len(lines(tmp_path, "commands.jsonl")) == 2
+    (tmp_path / "synthetic.png").unlink()
+    (tmp_path / "synthetic.svg").unlink()
+    said = experiment(*command, "--trials", 2)
+    assert "done" not in said.stdout
+    assert "in paper's std" in said.stdout
+    assert (tmp_path / "synthetic.png").exists()
+    assert (tmp_path / "synthetic.svg").exists()
+    assert len(lines(tmp_path, "commands.jsonl")) == 2
+
+
+@pytest.mark.slow
+def test_a_killed_search_goes_on_with_what_is_not_finished(tmp_path):
+    command = ["tune", "synthetic", "--scale", "tiny", "--trials", "3", "--workers", "1"]
+    command += ["--out", str(tmp_path)]
+    process = subprocess.Popen([*COMMAND["paper"], *command], stdout=subprocess.PIPE)
+    results, deadline = tmp_path / "results.jsonl", time.monotonic() + 120
+    while not (results.exists() and len(lines(tmp_path)) >= 4):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = lines(tmp_path)
+    said = experiment(*command)
+    assert said.returncode == 0, said.stderr
+    after = lines(tmp_path)
+    assert after[: len(before)] == before
+    keys = [(line["stage"], str(line["settings"]), line["seed"]) for line in after]
+    assert len(keys) == len(set(keys))
+    stages = Counter(line["stage"] for line in after)
+    assert (stages["search"], stages["finer"]) == (3, 8)
+    assert stages["around nearest"] == stages["around best"] == 17
+    assert stages["again"] in (2 * count for count in range(2, 5))
+    assert "Nearest to the paper" in said.stdout
+    assert (tmp_path / "tuning.png").exists()
+
+
+@pytest.mark.slow
+def test_other_settings_in_the_same_folder_are_one_line(tmp_path):
+    command = [
+        "reproduce",
+        "synthetic",
+        "--trials",
+        1,
+        "--methods",
+        "supervised",
+        "--out",
+        tmp_path,
+    ]
+    assert experiment(*command, *ONE, "--scale", "tiny").returncode == 0
+    said = experiment(*command, "--scale", "paper")
+    assert said.returncode == 1
+    assert "use another folder with --out" in said.stderr
+    assert len(said.stderr.splitlines()) == 1

@@ -1,0 +1,96 @@
+import numpy as np
+import pandas
+import polars as pl
+import pytest
+
+from labelgrad.auto.config import FitConfig
+from labelgrad.auto.data.read import read
+
+X = np.arange(60.0).reshape(60, 1) ** 2
+
+
+def labeled(y, **options):
+    y = list(y)
+    frame = pl.DataFrame({"a": X[: len(y), 0], "y": y}, strict=False)
+    return read(frame, None, FitConfig(target="y", **options))
+
+
+@pytest.mark.parametrize(
+    ("y", "task", "classes"),
+    [
+        (["b", "a", None, ""], "classification", ("a", "b")),
+        (["0", "1", "2", "10", "10", ""], "regression", ()),
+        (["0", "1", "2", "3", ""], "classification", ("0", "1", "2", "3")),
+        (["3", "12", "3", "12", "NA"], "classification", ("3", "12")),
+        ([3.0, 12.0, 3.0, 12.0, None], "classification", ("3", "12")),
+        (["0.5", "1.25", "n/a"], "regression", ()),
+        (["1,5", "2,25", "9,75", ""], "regression", ()),
+        (["10 %", "20 %", "10 %", ""], "classification", ("10 %", "20 %")),
+        ([True, False, None], "classification", ("False", "True")),
+    ],
+)
+def test_labels_decide_the_task(y, task, classes):
+    found = labeled(y)
+    assert (found.task.name, tuple(found.task.classes)) == (task, classes)
+
+
+def test_values_are_standardized_by_the_labeled():
+    found = labeled([1.5, None, 4.25, 9.0])
+    known = np.array([1.5, 4.25, 9.0])
+    assert found.task.mean == pytest.approx(known.mean())
+    assert found.task.scale == pytest.approx(known.std())
+    assert found.task.display(found.y) == [1.5, None, 4.25, 9.0]
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "sentence"),
+    [
+        ([f"id{i}" for i in range(60)], {}, "60 different texts in 60 labels .* not a class"),
+        (["a", "a", ""], {}, "only one class, 'a'"),
+        (["", "", ""], {}, "no label at all"),
+        (["1", "two"], {"task": "regression"}, "must hold numbers for regression, got 'two'"),
+        (["2", "2"], {"task": "regression"}, "same value 2"),
+        (["1", "inf", "2"], {"task": "regression"}, "finite"),
+        ([1e300, -1e300, 0.5], {}, "another unit"),
+    ],
+)
+def test_targets_that_are_refused(y, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        labeled(y, **options)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array([0, 1, -1]),
+        [0, 1, -1],
+        np.array([0.0, 1.0, -1.0]),
+        np.array([0.0, 1.0, np.nan]),
+        np.array([0, 1, None], dtype=object),
+        pandas.Series([0, 1, None], dtype="Int64"),
+        pandas.Categorical(["0", "1", None]),
+        pl.Series(["0", "1", None]),
+        np.array([[0], [1], [-1]]),
+    ],
+)
+def test_unlabeled_in_arrays(y):
+    assert read(X[:3], y).y.tolist() == [0, 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("y", "sentence"),
+    [
+        (np.array(["cat", "dog", -1]), "text with '-1'"),
+        (["cat", "dog", float("nan")], "text with 'nan'"),
+        (np.array([0, 1, 255], dtype=np.uint8), "255 in uint8"),
+        (np.array(["cat", 1, None], dtype=object), "one type, got numbers and text"),
+        (np.array([True, "yes", None], dtype=object), "one type, got booleans and text"),
+        ([0, 1], "one label for each of the 3 rows"),
+        (np.array([[1], [2], {}], dtype=object), "must hold numbers or text, got"),
+        (np.array([1j, 2, 3]), "must hold numbers or text"),
+    ],
+)
+def test_labels_of_arrays_that_are_refused(y, sentence):
+    with pytest.raises(ValueError, match=sentence) as caught:
+        read(X[:3], y)
+    assert "\n" not in str(caught.value)

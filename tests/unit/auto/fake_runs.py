@@ -1,0 +1,121 @@
+"""Small results of runs, built without fitting anything."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import polars as pl
+
+from labelgrad.auto.labels import SOURCES
+from labelgrad.auto.task import Classification, Regression
+
+
+@dataclass
+class FakeRun:
+    """As much of a result as annotations, queue and guarantees read."""
+
+    labels: pl.DataFrame
+    task: object
+    held_out: object
+    base_model_predictions: object
+    folder: Path | None = None
+    digest: str = "model-1"
+    truth: np.ndarray | None = None
+    config: object = field(default_factory=lambda: SimpleNamespace(seed=0))
+    about: object = field(default_factory=lambda: SimpleNamespace(learned_from=None))
+
+
+def classification_run(
+    n=400, labeled=40, *, source="given", folder=None, seed=0, skill=3.0, digest="model-1"
+):
+    """Three classes; `skill` is how well probabilities tell the truth."""
+    generator = np.random.default_rng(seed)
+    task = Classification(("ant", "bee", "cow"))
+    truth = generator.integers(3, size=n)
+    logits = generator.normal(size=(n, 3)) + skill * np.eye(3)[truth]
+    log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    top = log_p.argmax(1)
+    rows = np.sort(generator.choice(n, labeled, replace=False))
+    is_labeled = np.isin(np.arange(n), rows)
+    imputed = np.flatnonzero(~is_labeled)
+    enum = pl.Enum(task.classes)
+    label = np.where(is_labeled, truth, top)
+    confidence = np.where(is_labeled, np.nan, np.exp(log_p.max(1))).astype(np.float32)
+    other = np.where(generator.random(n) < 0.9, top, (top + 1) % 3)
+
+    def target(values):
+        return pl.Series([task.classes[code] for code in values], dtype=enum)
+
+    def number(values):
+        return pl.Series(values, dtype=pl.Float32).fill_nan(None)
+
+    labels = pl.DataFrame(
+        {
+            "row": [str(row + 1) for row in range(n)],
+            "label": target(label),
+            "confidence": number(confidence),
+            "source": pl.Series(np.where(is_labeled, source, "imputed")).cast(pl.Enum(SOURCES)),
+            "prediction": target(other),
+            "prediction_confidence": number(confidence),
+            "entropy": number(np.where(is_labeled, np.nan, 0.1)),
+            "neighbours": target(other),
+            "neighbour_disagreement": number(np.where(is_labeled, np.nan, (other != top) * 0.67)),
+        }
+    )
+    fold = np.arange(labeled) % 4
+    means = np.tile(np.exp(log_p[imputed]).mean(0), (4, 1))
+    held_out = SimpleNamespace(
+        rows=rows,
+        y=truth[rows],
+        fold=fold,
+        predictions={"linear": log_p[rows], "ensemble": log_p[rows]},
+        fold_means=means,
+    )
+    by = np.stack([other[imputed], confidence[imputed]], 1)
+    predictions = SimpleNamespace(
+        rows=imputed,
+        nearest=np.tile(rows[:3], (len(imputed), 1)),
+        predictions={"linear": np.stack([top[imputed], confidence[imputed]], 1), "trees": by},
+    )
+    return FakeRun(labels, task, held_out, predictions, folder, digest, truth)
+
+
+def regression_run(n=200, labeled=40, *, source="given", folder=None, seed=0):
+    generator = np.random.default_rng(seed)
+    task = Regression(mean=10.0, scale=2.0)
+    y = generator.normal(size=n)
+    predicted = y + 0.3 * generator.normal(size=n)
+    rows = np.arange(labeled)
+    is_labeled = np.arange(n) < labeled
+    value = task.mean + task.scale * np.where(is_labeled, y, predicted)
+    unknown = pl.Series(np.full(n, np.nan, np.float32)).fill_nan(None)
+    labels = pl.DataFrame(
+        {
+            "row": [str(row + 1) for row in range(n)],
+            "label": value,
+            "confidence": unknown,
+            "std": pl.Series(np.full(n, 0.6, np.float32)),
+            "source": pl.Series(np.where(is_labeled, source, "imputed")).cast(pl.Enum(SOURCES)),
+            "prediction": value + 0.1 * generator.normal(size=n),
+            "prediction_confidence": unknown,
+            "entropy": unknown,
+            "neighbours": value + generator.normal(size=n),
+            "neighbour_disagreement": pl.Series(generator.random(n).astype(np.float32)),
+        }
+    )
+    held = np.stack([predicted[rows], np.full(labeled, 0.3)], 1)
+    fold = np.arange(labeled) % 4
+    held_out = SimpleNamespace(
+        rows=rows,
+        y=y[rows],
+        fold=fold,
+        predictions={"linear": held, "ensemble": held},
+        fold_means=np.full((4, 2), predicted[labeled:].mean()),
+    )
+    imputed = np.arange(labeled, n)
+    by = np.stack([predicted[imputed], np.full(len(imputed), 0.3)], 1)
+    predictions = SimpleNamespace(
+        rows=imputed, nearest=np.tile(rows[:3], (len(imputed), 1)), predictions={"linear": by}
+    )
+    return FakeRun(labels, task, held_out, predictions, folder, truth=task.mean + task.scale * y)

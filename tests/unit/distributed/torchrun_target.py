@@ -1,0 +1,53 @@
+"""A training of one's own and a command, under torchrun: `python torchrun_target.py FOLDER`.
+
+Importing takes most of so short a run, so this process is torchrun, and forks its workers.
+The training says nothing of processes. One of them is killed in the middle of its first life.
+"""
+
+import multiprocessing.process
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+import torch._dynamo
+from torch.distributed import run as torchrun
+
+from labelgrad import LGA, MLP, Evidence, Recipe, Supervised, TensorBatches, fit  # noqa: F401
+from labelgrad.auto.cli.app import main
+
+FIT = "labelgrad fit pets.csv --target kind --steps 2 --base-models linear,supervised --out run"
+
+
+def training(folder):
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(90, 4, generator=generator), torch.arange(90) % 3
+    x += y[:, None]
+    recipe = Recipe(
+        lambda: MLP(4, (8,), 3),
+        lambda: 0.2 * Supervised() + LGA(60, 3, rule=Evidence()),
+        TensorBatches(x, y, rows=torch.arange(30), batch_size=10),
+        TensorBatches(x, rows=torch.arange(30, 90), batch_size=12),
+        steps=40,
+    )
+    return recipe.run(folder=folder, evaluate_every=10, checkpoint_every=10)
+
+
+def worker(folder):
+    multiprocessing.process._parent_process = None  # as one that torchrun starts by a command
+    for record in training(folder):
+        lives = os.environ["TORCHELASTIC_RESTART_COUNT"]
+        if record["step"] == 25 and (os.environ["RANK"], lives) == ("1", "0"):
+            Path("was-killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    sys.argv = FIT.split()
+    main()
+
+
+if __name__ == "__main__":
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        worker(sys.argv[1])
+    else:
+        how = "--nproc-per-node 2 --max-restarts 1 --start-method fork --run-path"
+        torchrun.main([*how.split(), __file__, *sys.argv[1:]])

@@ -1,0 +1,71 @@
+"""The smoothed gap and its metric, against the definition written out."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelgrad.labels.alignment import Gap, MovingAverage
+
+VALUES = st.lists(st.floats(-10, 10), min_size=1, max_size=20)
+
+
+@given(VALUES, st.floats(0, 0.99))
+def test_the_average_is_the_weighted_mean_of_what_was_seen(values, decay):
+    average = MovingAverage(decay)
+    for value in values:
+        found = average(torch.tensor([value], dtype=torch.float64))
+    weights = [decay ** (len(values) - 1 - i) for i in range(len(values))]
+    expected = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+    assert found.item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_metric_is_the_papers():
+    torch.manual_seed(0)
+    gap = Gap(gradient_decay=0.8, moment_decay=0.9, epsilon=1e-3)
+    truths, pulls = torch.randn(2, 5, 7, dtype=torch.float64)
+    gaps = []
+    for i in range(5):
+        weights = 0.8 ** torch.arange(i, -1, -1.0, dtype=torch.float64)
+        smoothed = (weights[:, None] * truths[: i + 1]).sum(0) / weights.sum()
+        gaps.append(smoothed - pulls[i])
+        weights = 0.9 ** torch.arange(i, -1, -1.0, dtype=torch.float64)
+        fourth = (weights[:, None] * torch.stack(gaps) ** 4).sum(0) / weights.sum()
+        found, scaled = gap(truths[i], pulls[i])
+        torch.testing.assert_close(found, gaps[-1])
+        torch.testing.assert_close(scaled, gaps[-1] / (1e-3 + fourth.sqrt()))
+
+
+def test_a_fresh_gap_takes_up_a_saved_one():
+    gap, other = Gap(), Gap()
+    gap(torch.randn(9), torch.randn(9))
+    other.load_state_dict(gap.state_dict())
+    truth, pull = torch.randn(2, 9)
+    for one, two in zip(gap(truth, pull), other(truth, pull), strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.0])
+def test_a_decay_outside_its_range_is_named(decay):
+    with pytest.raises(ValueError, match=f"below 1, got {decay}"):
+        MovingAverage(decay)
+
+
+def test_the_metric_needs_a_positive_floor():
+    with pytest.raises(ValueError, match="must be positive, got 0"):
+        Gap(epsilon=0)
+
+
+def test_an_average_can_begin_at_a_value_without_correction():
+    average = MovingAverage(0.75)
+    average.start(torch.tensor([8.0]))
+    assert average.value.item() == 8
+    assert average(torch.tensor([0.0])).item() == 6
+
+
+def test_both_averages_include_the_current_value():
+    gap = Gap(gradient_decay=0.5, moment_decay=0.5, epsilon=1e-12)
+    gap(torch.tensor([0.0]), torch.tensor([1.0]))
+    found, scaled = gap(torch.tensor([3.0]), torch.tensor([0.0]))
+    assert found.item() == pytest.approx(2)  # (0 + 2·3) / 3
+    assert scaled.item() == pytest.approx(2 / ((1 + 2 * 16) / 3) ** 0.5)

@@ -1,0 +1,222 @@
+"""LGA against Algorithm 1 written out: dense table, double backward, two of PyTorch's Adams."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from labelgrad import LGA, SGD, Evidence, LazyAdam, SquaredError, Supervised, TensorBatches, Trainer
+from labelgrad.functional import flatten
+from labelgrad.methods import Problem, method
+from labelgrad.schedules import Cosine, Ramp, value_at
+from tests.conftest import LOSSES, NETWORKS, WIDTH, make_step
+
+RATE, LABEL_RATE, DECAY, FLOOR = 1e-2, 0.3, 0.9, 1e-6
+GRADIENT = torch.optim.SGD  # moves by the gradient itself
+
+
+class SlowAverage:
+    def __init__(self, decay):
+        self.decay, self.values = decay, []
+
+    def __call__(self, value):
+        self.values.append(value.detach())
+        weights = [self.decay**age for age in reversed(range(len(self.values)))]
+        total = sum(w * v for w, v in zip(weights, self.values, strict=True))
+        return total / sum(weights)
+
+
+def algorithm_1(model, labeled, unlabeled, *, loss, schedule, steps):
+    """The paper's pseudocode line by line; gives the free numbers w of the whole table."""
+    classify = loss == "cross-entropy"
+    w = torch.zeros(len(unlabeled), WIDTH, dtype=torch.float64, requires_grad=True)
+    params = list(model.parameters())
+    adam_theta = torch.optim.Adam(params, lr=RATE)
+    adam_w = torch.optim.Adam([w], lr=LABEL_RATE)
+    truth_average, moment_average = SlowAverage(DECAY), SlowAverage(DECAY)
+    for i in range(steps):
+        true, other = labeled.batch(i), unlabeled.batch(i)
+        y = w[other.rows].softmax(-1) if classify else w[other.rows]
+        g_l = torch.autograd.grad(LOSSES[loss](model(true.x), true.y), params)
+        outputs = model(other.x)
+        if classify:
+            mean = -(y * F.log_softmax(outputs, -1)).sum() / len(y)
+        else:
+            mean = 0.5 * (outputs - y).square().sum() / len(y)
+        g_u = torch.autograd.grad(mean, params, create_graph=True)
+        gap = truth_average(flatten(g_l)) - flatten(g_u)
+        scale = FLOOR + moment_average(gap**4).sqrt()
+        (w.grad,) = torch.autograd.grad((gap**2 / scale).sum(), w)
+        for param, pull, truth in zip(params, g_u, g_l, strict=True):
+            param.grad = (pull + value_at(schedule, i) * truth).detach()
+        adam_theta.step()
+        adam_w.step()
+    return w.detach().softmax(-1) if classify else w.detach()
+
+
+def problem(network, loss, dtype=torch.float64):
+    torch.manual_seed(0)
+    model = NETWORKS[network]().to(dtype)
+    labels = torch.arange(9) % WIDTH if loss == "cross-entropy" else torch.randn(9, WIDTH).to(dtype)
+    labeled = TensorBatches(torch.randn(9, 1, 4, 4).to(dtype), labels, batch_size=5, seed=1)
+    unlabeled = TensorBatches(torch.randn(20, 1, 4, 4).to(dtype), batch_size=6, seed=1)
+    return model, labeled, unlabeled
+
+
+@pytest.mark.parametrize("network", ["mlp", "conv"])
+@pytest.mark.parametrize("schedule", [0, 0.5, Ramp(20)])
+def test_thirty_steps_are_those_of_algorithm_1(network, loss, schedule):
+    model, labeled, unlabeled = problem(network, loss)
+    expected = algorithm_1(model, labeled, unlabeled, loss=loss, schedule=schedule, steps=30)
+    ours, labeled, unlabeled = problem(network, loss)
+    lga = LGA(
+        len(unlabeled),
+        WIDTH,
+        loss=LOSSES[loss],
+        rule=LazyAdam(LABEL_RATE),
+        gradient_decay=DECAY,
+        moment_decay=DECAY,
+        epsilon=FLOOR,
+        dtype=torch.float64,
+    )
+    objective = schedule * Supervised() + lga
+    trainer = Trainer(ours, objective, labeled, unlabeled, learning_rate=RATE, loss=LOSSES[loss])
+    for _ in range(30):
+        trainer.step()
+    torch.testing.assert_close(lga.table.labels(), expected, rtol=0, atol=1e-8)
+    for one, two in zip(ours.state_dict().values(), model.state_dict().values(), strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-8)
+
+
+def test_without_a_supervised_term_the_truth_speaks_through_the_gap_alone():
+    step = make_step()
+    lga = LGA(len(step.unlabeled.x), WIDTH, dtype=torch.float64)
+    found = step.gradient(lga(step))
+    uniform = torch.full((len(step.unlabeled.x), WIDTH), 1 / WIDTH, dtype=torch.float64)
+    pull = step.gradient(F.cross_entropy(step.unlabeled_outputs, uniform))
+    torch.testing.assert_close(found, pull)
+    lga.update(step)
+    assert not torch.allclose(lga.table.labels(), uniform)
+
+
+def test_a_weight_of_zero_still_learns_the_labels():
+    step = make_step()
+    lga = LGA(len(step.unlabeled.x), WIDTH, dtype=torch.float64)
+    assert step.gradient((0 * lga)(step)).norm() == 0
+    (0 * lga).update(step)
+    assert lga.table.visits().sum() == len(step.unlabeled.x)
+    assert lga.table.entropy().max() < torch.tensor(float(WIDTH)).log()
+
+
+def test_free_labels_close_the_gap_when_the_model_stands_still():
+    step = make_step(loss="squared-error", labeled=30, unlabeled=400)
+    settings = {"gradient_decay": 0, "epsilon": 1.0, "dtype": torch.float64}
+    lga = LGA(400, WIDTH, loss=SquaredError(), rule=LazyAdam(Cosine(0.1, 400)), **settings)
+    gaps = []
+    for _ in range(400):
+        lga(step)
+        lga.update(step)
+        gaps.append(step.records["gap"].item())
+    assert gaps[-1] < 0.1 * gaps[0]
+
+
+def test_measures_the_imputed_labels_where_the_truth_is_known():
+    lga = LGA(4, 2)
+    lga.table.values[:, 0] = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    assert lga.measure(torch.tensor([1, 0, 0, 1])) == {"imputed_accuracy": 0.75}
+    values = LGA(2, 1, loss=SquaredError())
+    values.table.values[:, 0] = torch.tensor([[1.0], [3.0]])
+    assert values.measure(torch.tensor([0.0, 3.0]))["imputed_rmse"] == pytest.approx(0.5**0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"power": -1}, "`power` must be from 0 to 0.5, got -1"),
+        ({"slope": "guess"}, "one of forward-mode, finite-difference, got 'guess'"),
+        ({"gradient_decay": 1.5}, "below 1, got 1.5"),
+    ],
+)
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        LGA(10, WIDTH, **settings)
+
+
+def test_a_table_of_another_size_than_the_data_is_refused_before_training():
+    model, labeled, unlabeled = problem("mlp", "cross-entropy")
+    with pytest.raises(ValueError, match="its table has 7 rows, and the data 20"):
+        Trainer(model, LGA(7, WIDTH), labeled, unlabeled)
+
+
+def test_another_loss_than_the_tables_is_refused_before_training():
+    model, labeled, unlabeled = problem("mlp", "cross-entropy")
+    with pytest.raises(ValueError, match=r"built with loss=SquaredError\(\)"):
+        Trainer(model, LGA(20, WIDTH, loss=SquaredError()), labeled, unlabeled)
+
+
+def test_labels_of_another_width_than_the_outputs_are_refused():
+    step = make_step()
+    with pytest.raises(ValueError, match="its table has 5 columns"):
+        LGA(len(step.unlabeled.x), 5)(step)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
+def test_a_table_of_too_small_numbers_is_refused_when_it_is_built(dtype):
+    with pytest.raises(ValueError, match=r"`dtype` torch.float32 or torch.float64, got torch\."):
+        LGA(10, WIDTH, dtype=dtype)
+
+
+@pytest.mark.parametrize("network", ["mlp", "conv"])
+@pytest.mark.parametrize("supervised", [True, False])
+def test_two_tables_in_one_sum_each_learn_as_they_would_beside_a_weight_of_zero(
+    network, supervised
+):
+    """The gradient is the sum of both, and each table sees its own alone."""
+
+    def trained(*weights):
+        model, labeled, unlabeled = problem(network, "cross-entropy")
+        rules = LazyAdam(LABEL_RATE), Evidence()
+        tables = [LGA(20, WIDTH, rule=rule, dtype=torch.float64) for rule in rules]
+        terms = [w * lga for w, lga in zip(weights, tables, strict=True) if w is not None]
+        terms = [0.1 * Supervised(), *terms] if supervised else terms
+        trainer = Trainer(model, sum(terms[1:], terms[0]), labeled, unlabeled, optimizer=GRADIENT)
+        before = flatten(model.parameters()).detach().clone()
+        trainer.step()
+        moved = flatten(model.parameters()).detach() - before
+        return moved, [lga.table.labels() for lga in tables]
+
+    moved, labels = trained(1, 1)
+    first, second = trained(1, None), trained(None, 1)
+    alone = trained(0, 0)[0]  # the supervised term's part
+    torch.testing.assert_close(moved, first[0] + second[0] - alone)
+    torch.testing.assert_close(labels[0], first[1][0])
+    torch.testing.assert_close(labels[1], second[1][1])
+
+
+def test_both_kinds_of_lga_train_by_one_name():
+    model, labeled, unlabeled = problem("mlp", "cross-entropy", torch.float32)
+    objective = method("lga+lga-evidence", Problem(rows=20, width=WIDTH, batch_size=6, steps=3))
+    trainer = Trainer(model, objective, labeled, unlabeled)
+    for _ in range(3):
+        record = trainer.step()
+    assert {"lga/loss", "lga.2/loss"} <= set(record)
+
+
+@pytest.mark.parametrize("copies", [2, 5])
+def test_more_unlabeled_examples_are_a_slower_rate_of_their_labels(copies):
+    """Figure 1's setting: each example n times over, at n times the rate, gives the same model."""
+    torch.manual_seed(0)
+    x, y, others = torch.randn(6, 4), torch.randn(6, 1), torch.randn(5, 4)
+    found = []
+    for count in (1, copies):
+        unlabeled = TensorBatches(others.repeat(count, 1).double(), batch_size=5 * count)
+        labeled = TensorBatches(x.double(), y.double(), batch_size=6)
+        model = torch.nn.Linear(4, 1, bias=False, dtype=torch.float64)
+        torch.nn.init.zeros_(model.weight)
+        settings = {"gradient_decay": 0, "moment_decay": 0, "epsilon": 0.1, "dtype": torch.float64}
+        lga = LGA(5 * count, 1, loss=SquaredError(), rule=SGD(0.01 * count), **settings)
+        trainer = Trainer(model, lga, labeled, unlabeled, optimizer=GRADIENT, loss=SquaredError())
+        for _ in range(100):
+            trainer.step()
+        found.append(model.weight.detach())
+    assert found[0].abs().max() > 1e-3
+    torch.testing.assert_close(found[1], found[0])
