@@ -5,8 +5,8 @@ READY := .venv/ready
 
 .PHONY: demo test quick lint types docs wheel benchmark torture clean
 
-demo: $(READY)            ## digits with 50 labels: the pool, LGA alone and scikit-learn
-	$(BIN)/labelgrad demo
+demo: $(READY)            ## digits with 50 labels: the ensemble, its student, LGA alone and scikit-learn
+	$(BIN)/python -m experiments.tabular demo
 
 test: lint types          ## lint, types and all tests
 	$(BIN)/python -m pytest -n 2
@@ -17,6 +17,7 @@ quick: $(READY)           ## the fast tests only
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(READY)
 	$(BIN)/mypy
@@ -24,19 +25,19 @@ types: $(READY)
 docs: $(READY)            ## the pages as a site in site/; needs no network
 	$(BIN)/mkdocs build --strict
 
-wheel: $(READY)           ## build the wheel, install it in an empty environment, import it
+wheel: $(READY)           ## build the wheel, install it in an empty environment, fit a table there
 	rm -rf dist .venv-wheel
 	$(BIN)/python -m build --wheel --outdir dist
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
 	cd dist && ../.venv-wheel/bin/python -c "import labelgrad; labelgrad.LGAClassifier"
-	cd dist && ../.venv-wheel/bin/python -c "import doctest, labelgrad.report.page as page; exit(doctest.testmod(page).failed)"
 	cd dist && ../.venv-wheel/bin/labelgrad --version
+	cd dist && printf 'size,legs,pet\n%s' "$$(for i in 1 2 3 4 5; do echo "$$i,4,cat"; echo "9$$i,2,bird"; echo "$$i.5,4,"; done)" > pets.csv
+	cd dist && ../.venv-wheel/bin/labelgrad fit pets.csv --target pet --base-models linear --steps 20 --out run
 
-benchmark: $(READY)       ## what a step, the label table and random views cost
+benchmark: $(READY)       ## what a step and the label table cost
 	$(BIN)/python benchmarks/step_cost.py
 	$(BIN)/python benchmarks/table_cost.py
-	$(BIN)/python benchmarks/augmentation.py
 
 torture: $(READY)         ## attack all that is promised for MINUTES=120; counts add up in runs/torture.json
 	$(BIN)/python -m tests.adversarial --minutes $(or $(MINUTES),120)
