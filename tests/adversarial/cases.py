@@ -26,8 +26,8 @@ from labelgrad.auto.cli.app import UNEXPECTED, main
 
 SECONDS, MEGABYTES = 300.0, 2500  # the time of a busy machine
 # What changes a file, and which argument of its audit event is the folder that a path starts from.
-CHANGES = {"os.rename": 2, "os.remove": 1, "os.mkdir": 2, "os.rmdir": 1, "os.symlink": 2, "os.link": 2}
-CHANGES["os.truncate"] = 2  # has none
+CHANGES = {"os.remove": 1, "os.rmdir": 1, "os.mkdir": 2, "os.rename": 2, "os.link": 2}
+CHANGES |= {"os.symlink": 2, "os.truncate": 2}  # the last has none
 
 
 class Failure(AssertionError):  # noqa: N818
@@ -135,15 +135,15 @@ def watch(place: Path) -> list[str]:
     writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        start = [-1]
+        start: tuple[int, ...] = ()
         if event == "open" and (set(arguments[1] or "") & set("wax+") or arguments[2] & writes):
             path = arguments[0]
         elif event in CHANGES:
-            path, start = arguments[event == "os.symlink"], arguments[CHANGES[event] :][:1]
+            path, start = arguments[event == "os.symlink"], arguments[CHANGES[event] :]
         else:
             return
         if isinstance(path, str | bytes | os.PathLike):
-            folder = f"/proc/self/fd/{start[0]}" if [*start, -1][0] >= 0 else ""
+            folder = f"/proc/self/fd/{start[0]}" if start and start[0] >= 0 else ""
             real = os.path.realpath(os.path.join(folder, os.fsdecode(path)))
             if not real.startswith(inside):
                 found.append(f"{event} {real}")

@@ -328,11 +328,3 @@ def test_simulated_promises_are_kept_and_intervals_cover_in_every_cell():
     assert min(line["covered"] for line in counts) >= 0.93
     assert all(line["width"] < line["width_alone"] for line in counts if line["right"] >= 0.85)
     assert min(line["covered"] for line in found if line["table"] == "mean") >= 0.93
-
-
-def test_the_page_on_guarantees_has_what_interim_looks_cost():
-    page = (ROOT / "docs" / "guarantees.md").read_text()
-    looks = [line for line in lines("promises") if line["table"] == "looks"]
-    for name in ("five times", "every ten"):
-        worst = max(line["broken"] for line in looks if line["looks"] == name)
-        assert f"{100 * worst:.1f} %" in page
