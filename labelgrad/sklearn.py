@@ -9,7 +9,8 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import narwhals as nw
 import numpy as np
@@ -173,6 +174,18 @@ class PartlyLabeledClassifier(PartlyLabeled, ClassifierMixin):  # type: ignore[m
         codes[labeled] = encoded
         return codes
 
+    def _set_labels(self, codes: Array, imputed: Array) -> None:
+        """The labels of all rows as fitted, from the distributions of the unlabeled ones."""
+        self.label_distributions_ = np.eye(len(self.classes_))[codes]
+        self.label_distributions_[codes < 0] = imputed
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The most probable class of each row."""
+        places = self.predict_proba(X).argmax(1)  # type: ignore[attr-defined]
+        predicted: Array = self.classes_[places]
+        return predicted
+
 
 class PartlyLabeledRegressor(PartlyLabeled, RegressorMixin):  # type: ignore[misc]
     """Unlabeled rows carry NaN."""
@@ -191,36 +204,27 @@ class PartlyLabeledRegressor(PartlyLabeled, RegressorMixin):  # type: ignore[mis
         values: Array = standardized * self.scale_ + self.mean_
         return values
 
+    def predict(self, X: ArrayLike) -> Array:
+        """The value of each row."""
+        return self._in_units(self._predict(X)[:, 0])  # type: ignore[attr-defined]
 
+
+@dataclass(eq=False, repr=False)
 class _Network(BaseEstimator):  # type: ignore[misc]
     """What both estimators do with their network; they differ in what they make of `y`."""
 
-    _loss: Loss
-
-    def __init__(  # noqa: PLR0913
-        self,
-        hidden: Sequence[int] = (128, 128),
-        *,
-        module: nn.Module | Callable[[], nn.Module] | None = None,
-        steps: int | None = None,
-        learning_rate: float | Schedule | None = None,
-        label_rate: float | Schedule | str = "auto",
-        supervised_weight: float | Schedule = 0.1,
-        batch_size: int = 50,
-        calibrate: bool | None = None,
-        device: str | torch.device = "cpu",
-        random_state: int | np.random.RandomState | None = None,
-    ):
-        self.hidden = hidden
-        self.module = module
-        self.steps = steps
-        self.learning_rate = learning_rate
-        self.label_rate = label_rate
-        self.supervised_weight = supervised_weight
-        self.batch_size = batch_size
-        self.calibrate = calibrate
-        self.device = device
-        self.random_state = random_state
+    hidden: Sequence[int] = (128, 128)
+    _: KW_ONLY
+    module: nn.Module | Callable[[], nn.Module] | None = None
+    steps: int | None = None
+    learning_rate: float | Schedule | None = None
+    label_rate: float | Schedule | str = "auto"
+    supervised_weight: float | Schedule = 0.1
+    batch_size: int = 50
+    calibrate: bool | None = None
+    device: str | torch.device = "cpu"
+    random_state: int | np.random.RandomState | None = None
+    _loss: ClassVar[Loss]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -248,27 +252,27 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         x: Tensor = torch.from_numpy(self.scaler_.transform(checked))
         return x * (ROW_LENGTH / math.sqrt(x.shape[1]))
 
-    def _train(self, x: Tensor, y: Array, labeled: Array, outputs: int) -> Array:
+    def _train(self, x: Tensor, y: Array, outputs: int) -> Array:
         """Train the network; what it has learned as labels of the unlabeled rows."""
         seed = as_seed(self.random_state)
         x = x.float()
         with one_thread(self.module is None):
-            final = self._run(x, y, labeled, outputs, seed)
+            final = self._run(x, y, outputs, seed)
             self.history_ = list(final)
-            self.temperature_ = self._temperature(x, y, labeled, outputs, seed)
+            self.temperature_ = self._temperature(x, y, outputs, seed)
         self.module_ = final.trainer.evaluated.cpu()
         if self.module is None:
             self.module_.double()  # so that a row is predicted alike alone and among others
         tables = [t.table for t in final.trainer.objective.leaves() if isinstance(t, LGA)]
         return tables[0].labels().double().numpy() if tables else np.zeros((0, outputs))
 
-    def _temperature(self, x: Tensor, y: Array, labeled: Array, outputs: int, seed: int) -> float:
+    def _temperature(self, x: Tensor, y: Array, outputs: int, seed: int) -> float:
         """The temperature that held-out labels ask for; they are imputed like unlabeled ones."""
         wanted = self.module is None if self.calibrate is None else self.calibrate
         if not wanted or not isinstance(self._loss, CrossEntropy):
             return 1.0
-        shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(labeled))
-        several = np.bincount(y[labeled])[y[shuffled]] > 1  # the only label of a class stays
+        shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(y >= 0))
+        several = np.bincount(y[shuffled])[y[shuffled]] > 1  # the only label of a class stays
         order = shuffled[several]
         order = order[np.argsort(y[order], kind="stable")]
         folds = [order[n::FOLDS] for n in range(min(FOLDS, len(order)))]
@@ -276,17 +280,20 @@ class _Network(BaseEstimator):  # type: ignore[misc]
             return 1.0
         found = []
         for rows in folds:
-            seen = labeled.copy()
-            seen[rows] = False
-            run = self._run(x, y, seen, outputs, seed).finish()
+            seen = y.copy()
+            seen[rows] = -1
+            run = self._run(x, seen, outputs, seed).finish()
             found.append(predict(run.trainer.evaluated.cpu(), x[rows]))
         return fit_temperature(torch.cat(found).double().numpy(), y[np.concatenate(folds)])
 
-    def _run(self, x: Tensor, y: Array, labeled: Array, outputs: int, seed: int) -> Run:
+    def _run(self, x: Tensor, y: Array, outputs: int, seed: int) -> Run:
+        """A training on the labels of `y`, which is -1 or NaN where there is none."""
+        is_classes = isinstance(self._loss, CrossEntropy)
+        labeled = y >= 0 if is_classes else ~np.isnan(y)
         known, others = (torch.from_numpy(np.flatnonzero(m)) for m in (labeled, ~labeled))
         targets = torch.from_numpy(np.where(labeled, y, 0))
         steps, rate = STEPS, RATE
-        if not isinstance(self._loss, CrossEntropy):
+        if not is_classes:
             targets, rate = targets.float(), REGRESSION_RATE
             steps = int(np.clip(STEPS_PER_LABEL * len(known), *REGRESSION_STEPS))
         size = min(self.batch_size, len(others))
@@ -326,7 +333,8 @@ class _Network(BaseEstimator):  # type: ignore[misc]
             )
         return built
 
-    def _outputs(self, X: Any) -> Array:
+    def _predict(self, X: Any) -> Array:
+        """What the network gives for new rows."""
         check_is_fitted(self)
         found: Array = predict(self.module_, self._inputs(X)).double().numpy()
         return found
@@ -392,23 +400,13 @@ class LGAClassifier(PartlyLabeledClassifier, _Network):
         """Learn from rows with a label, and from rows that carry -1 in its place."""
         x = self._inputs(X, reset=True)
         codes = self._encode(x, y)
-        imputed = self._train(x, codes, codes >= 0, len(self.classes_))
-        self.label_distributions_ = np.eye(len(self.classes_))[codes]
-        self.label_distributions_[codes < 0] = imputed
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        self._set_labels(codes, self._train(x, codes, len(self.classes_)))
         return self
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """The probability of each class, in the order of `classes_`."""
-        outputs = self._outputs(X)
-        probabilities: Array = softmax(outputs / self.temperature_, axis=1)
+        probabilities: Array = softmax(self._predict(X) / self.temperature_, axis=1)
         return probabilities
-
-    def predict(self, X: ArrayLike) -> Array:
-        """The most probable class of each row."""
-        places = self._outputs(X).argmax(1)
-        predicted: Array = self.classes_[places]
-        return predicted
 
 
 class LGARegressor(PartlyLabeledRegressor, _Network):
@@ -444,11 +442,6 @@ class LGARegressor(PartlyLabeledRegressor, _Network):
         """Learn from rows with a value, and from rows that carry NaN in its place."""
         x = self._inputs(X, reset=True)
         values = self._standardize(x, y)
-        labeled = ~np.isnan(values)
-        imputed = self._train(x, values, labeled, 1)
-        self.transduction_[~labeled] = self._in_units(imputed[:, 0])
+        imputed = self._train(x, values, 1)
+        self.transduction_[np.isnan(values)] = self._in_units(imputed[:, 0])
         return self
-
-    def predict(self, X: ArrayLike) -> Array:
-        """The value of each row."""
-        return self._in_units(self._outputs(X)[:, 0])

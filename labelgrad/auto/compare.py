@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
+from joblib import effective_n_jobs
 
 from labelgrad.auto.assemble import subsample
 from labelgrad.auto.base_models.base import BaseModel
 from labelgrad.auto.base_models.registry import base_models, default_base_models
-from labelgrad.auto.config import FitConfig, Options
-from labelgrad.auto.cross_fit import CrossFit, Folds, cross_fit, make_folds
+from labelgrad.auto.config import FitConfig, Options, listed_names
+from labelgrad.auto.cross_fit import cross_fit, make_folds
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.data.read import read
 from labelgrad.auto.evaluation import LEVEL, Interval, shown_error
@@ -36,6 +37,8 @@ Line = dict[str, Any]
 
 SAME_FOR_ALL = ("network", "steps", "mirror", "fine_tune", "encoder")  # options of a comparison
 FIELDS = {"model", "seed", "loss", "seconds", "rows", "mistakes"}  # of a line
+DIFFERENCE = ("difference", "difference_low", "difference_high")
+COLUMNS = ("error", "std_over_seeds", *DIFFERENCE, "loss", "seconds")  # after the model
 FEW_SEEDS = 6
 RESULTS, SETTINGS = "results.jsonl", "settings.json"
 
@@ -47,14 +50,9 @@ class ComparedModel:
     name: str
     error: float
     error_std: float  # over the seeds
+    difference: Interval | None
     loss: float
     seconds: float  # of one seed
-    difference: Interval | None
-
-    @property
-    def is_worse(self) -> bool:
-        """Whether its difference from the best is more than chance."""
-        return self.difference is not None and self.difference.low > 0
 
 
 @dataclass(frozen=True)
@@ -79,29 +77,21 @@ class Comparison:
 
     def table(self) -> pl.DataFrame:
         """One row per model, the lowest error first."""
-        ordered = sorted(self.models, key=lambda model: (model.error, model.loss))
-        differences = [model.difference for model in ordered]
-        numbers = ("difference", "difference_low", "difference_high")
-        return pl.DataFrame(
-            {
-                "model": [model.name for model in ordered],
-                "error": [model.error for model in ordered],
-                "std_over_seeds": [model.error_std for model in ordered],
-                "difference": [each and each.value for each in differences],
-                "difference_low": [each and each.low for each in differences],
-                "difference_high": [each and each.high for each in differences],
-                "loss": [model.loss for model in ordered],
-                "seconds": [model.seconds for model in ordered],
-            },
-            schema_overrides=dict.fromkeys(numbers, pl.Float64),
-        )
+        rows = [
+            (each.name, each.error, each.error_std)
+            + ((None,) * 3 if each.difference is None else astuple(each.difference))
+            + (each.loss, each.seconds)
+            for each in sorted(self.models, key=lambda model: (model.error, model.loss))
+        ]
+        numbers = dict.fromkeys(COLUMNS, pl.Float64())
+        return pl.DataFrame(rows, {"model": pl.String()} | numbers, orient="row")
 
     @property
     def summary(self) -> str:
         """Which model is best, whether that is more than chance, and what limits the answer."""
         others = [model for model in self.models if model.difference is not None]
-        worse = [model.name for model in others if model.is_worse]
-        tied = [model.name for model in others if not model.is_worse]
+        worse = [each.name for each in others if each.difference and each.difference.low > 0]
+        tied = [each.name for each in others if each.name not in worse]
         start = f"{self.best.name} has the lowest error, {shown_error(self.best.error, self.task)}"
         parts = []
         if worse:
@@ -168,7 +158,7 @@ def compare(
     check_count("seeds", seeds)
     config = (config or FitConfig()).override(options)
     dataset = subsample(read(data, y, config, events), config).dataset
-    names = _names(models, dataset)
+    names = default_base_models(dataset) if models is None else listed_names(models) or ()
     fitted = base_models(names, config, dataset)
     if len(fitted) < 2:
         raise ValueError(f"`models` must name two or more different models, got {names}.")
@@ -179,74 +169,46 @@ def compare(
         )
     lines = [] if out is None else _finished(Path(out), dataset, config)
     notes: dict[str, None] = {}
+    is_serial = effective_n_jobs(None if config.workers == 1 else config.workers) == 1
     for seed in range(seeds):
         events.progress("seeds", seed, seeds)
         done = {line["model"] for line in lines if line["seed"] == seed}
         missing = [model for model in fitted if model.name not in done]
-        for some in _batches(missing, config):
-            new, left_out = _trials(some, dataset, config, seed, events)
+        size = 1 if is_serial else len(missing)  # one after another, or all side by side
+        for at in range(0, len(missing), size or 1):
+            new, left_out = _trials(missing[at : at + size], dataset, config, seed, events)
             notes |= dict.fromkeys(left_out)
             lines += new
-            if (
-                out is not None
-            ):  # after a kill at any moment, all lines of a batch are there or none
+            if out is not None:  # whenever it is killed, all lines of a batch are there or none
                 whole = "".join(json.dumps(line) + "\n" for line in lines)
                 write_whole(Path(out) / RESULTS, whole.encode())
     events.progress("seeds", seeds, seeds)
     return rank(dataset.task.name, [model.name for model in fitted], lines, seeds, tuple(notes))
 
 
-def _names(models: str | Sequence[str] | None, dataset: Dataset) -> tuple[str, ...]:
-    if models is None:
-        return default_base_models(dataset)
-    return FitConfig(base_models=models).base_models or ()  # type: ignore[arg-type]
-
-
-def _batches(models: Sequence[BaseModel], config: FitConfig) -> list[list[BaseModel]]:
-    """One model after another, or all side by side where there are several processes."""
-    from joblib import effective_n_jobs
-
-    if not models:
-        return []
-    if effective_n_jobs(None if config.workers == 1 else config.workers) == 1:
-        return [[model] for model in models]
-    return [list(models)]
-
-
 def _trials(
     models: Sequence[BaseModel], dataset: Dataset, config: FitConfig, seed: int, events: Events
 ) -> tuple[list[Line], list[str]]:
     """A line for each model: how wrong it was about every held-out label."""
-    folds = make_folds(dataset.y, dataset.task, seed)
+    task, folds = dataset.task, make_folds(dataset.y, dataset.task, seed)
+    y, limit = dataset.y[folds.rows], config.model_timeout
     fits, notes = cross_fit(
-        models,
-        dataset,
-        folds,
-        seed=seed,
-        workers=config.workers,
-        timeout=config.model_timeout,
-        events=events,
+        models, dataset, folds, seed=seed, workers=config.workers, timeout=limit, events=events
     )
     for note in notes:
         events.note(note)
-    return [_line(each, dataset, folds, seed) for each in fits], notes
-
-
-def _line(fit: CrossFit, dataset: Dataset, folds: Folds, seed: int) -> Line:
-    task, y = dataset.task, dataset.y[folds.rows]
-    point = task.point(fit.out_of_fold)
-    if isinstance(task, Classification):
-        mistakes = (point != y).astype(int)
-    else:
-        mistakes = ((point - y) * task.scale) ** 2
-    return {
-        "model": fit.name,
-        "seed": seed,
-        "loss": float(task.losses(fit.out_of_fold, y).mean()),
-        "seconds": round(fit.seconds, 2),
-        "rows": folds.rows.tolist(),
-        "mistakes": mistakes.tolist(),
-    }
+    lines: list[Line] = [
+        {
+            "model": fit.name,
+            "seed": seed,
+            "loss": float(task.losses(fit.out_of_fold, y).mean()),
+            "seconds": round(fit.seconds, 2),
+            "rows": folds.rows.tolist(),
+            "mistakes": task.mistakes(fit.out_of_fold, y).tolist(),
+        }
+        for fit in fits
+    ]
+    return lines, notes
 
 
 def _finished(folder: Path, dataset: Dataset, config: FitConfig) -> list[Line]:
@@ -298,9 +260,7 @@ def rank(
     rows = sorted({row for mine in by_model.values() for line in mine for row in line["rows"]})
     tables = {name: _table(task, mine, rows) for name, mine in by_model.items()}
     errors = {name: float(np.nanmean(table)) for name, table in tables.items()}
-    losses = {
-        name: float(np.mean([line["loss"] for line in mine])) for name, mine in by_model.items()
-    }
+    losses = {name: _mean(mine, "loss") for name, mine in by_model.items()}
     best = min(tables, key=lambda name: (errors[name], losses[name]))
     level = 1 - (1 - LEVEL) / max(1, len(tables) - 1)  # so that all intervals hold together
     compared = [
@@ -308,13 +268,17 @@ def rank(
             name,
             errors[name],
             _std_over_seeds(task, mine),
-            losses[name],
-            float(np.mean([line["seconds"] for line in mine])),
             None if name == best else interval(tables[name] - tables[best], level),
+            losses[name],
+            _mean(mine, "seconds"),
         )
         for name, mine in by_model.items()
     ]
     return Comparison(task, tuple(compared), seeds, len(rows), tuple(notes))
+
+
+def _mean(lines: Sequence[Line], name: str) -> float:
+    return float(np.mean([line[name] for line in lines]))
 
 
 def interval(differences: Array, level: float) -> Interval:

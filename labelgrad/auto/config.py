@@ -103,7 +103,7 @@ class FitConfig:
 
     def __post_init__(self) -> None:
         for name in ("text", "base_models"):
-            object.__setattr__(self, name, _names(getattr(self, name)))
+            object.__setattr__(self, name, listed_names(getattr(self, name)))
         for name in ("labels", "cache", "weak_labels"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else str(value))
@@ -184,7 +184,12 @@ class Options(TypedDict, total=False):
     model_timeout: float
 
 
-def _names(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def listed_names(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names as a tuple, from a sequence or a text with commas; "none" is no name.
+
+    >>> listed_names("linear, extra trees")
+    ('linear', 'extra trees')
+    """
     if given is None:
         return None
     listed = given.split(",") if isinstance(given, str) else given

@@ -23,7 +23,7 @@ from labelgrad.functional import mixed_seed
 FOLDS, FEWER_FOLDS, MANY_LABELS = 4, 3, 400
 NO_INFORMATION_STD = 1e3  # of a standardized value
 CHECKED = 1000  # examples that a final model's prediction is checked on
-TIMEOUT = 600.0  # seconds
+TIMEOUT, TOO_LONG = 600.0, "it took more than {:g} s"
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ def cross_fit(
     """
     from joblib import Parallel, delayed, effective_n_jobs
 
-    data = _Data(dataset.examples, dataset.y, dataset.task, folds, seed, timeout)
+    data = (dataset.examples, dataset.y, dataset.task, folds, seed, timeout)
     every = [*range(len(folds)), -1]  # -1: all labels
     jobs = []
     for at, model in enumerate(models):  # one job, or one for each fit of a network
@@ -154,16 +154,16 @@ def cross_fit(
         jobs += [(at, [fold]) for fold in every] if is_network else [(at, every)]
     n_jobs, total = None if workers == 1 else workers, len(jobs)
     limit = None if effective_n_jobs(n_jobs) == 1 else timeout
-    found: list[list[_Fitted | str]] = [[] for _ in models]
+    found: list[list[_Fits | str]] = [[] for _ in models]
     while jobs:
         run = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1, timeout=limit)
         try:
-            for result in run(delayed(_run)(models[at], some, data) for at, some in list(jobs)):
+            for result in run(delayed(_run)(models[at], some, *data) for at, some in list(jobs)):
                 found[jobs.pop(0)[0]].append(result)
                 events.progress("base models", total - len(jobs), total)
         except multiprocessing.TimeoutError:  # joblib has killed its processes
             late = jobs[0][0]
-            found[late].append(data.too_long)
+            found[late].append(TOO_LONG.format(timeout))
             jobs = [job for job in jobs if job[0] != late]
             events.progress("base models", total - len(jobs), total)
     fits, notes = [], []
@@ -172,39 +172,28 @@ def cross_fit(
         if failures:
             notes.append(f"Base model {model.name!r} is left out: {failures[0]}.")
         else:
-            fitted = [part for part in parts if isinstance(part, _Fitted)]
-            fits.append(_assembled(model, fitted, data))
+            done = [part for part in parts if not isinstance(part, str)]
+            fits.append(_assembled(model, done, dataset, folds))
     return fits, notes
 
 
-@dataclass(frozen=True, eq=False)
-class _Data:
-    """What all jobs share."""
-
-    examples: Examples
-    y: Array
-    task: Task
-    folds: Folds
-    seed: int
-    timeout: float
-
-    @property
-    def too_long(self) -> str:
-        return f"it took more than {self.timeout:g} s"
+_Fits = tuple[list[FittedModel], list[Array], float]  # predictions of held-out examples; seconds
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    models: list[FittedModel]
-    predictions: list[Array]  # of the held-out examples of each fold
-    seconds: float
-
-
-def _run(model: BaseModel, some: Sequence[int], data: _Data) -> _Fitted | str:
+def _run(
+    model: BaseModel,
+    some: Sequence[int],
+    examples: Examples,
+    y: Array,
+    task: Task,
+    folds: Folds,
+    seed: int,
+    timeout: float,
+) -> _Fits | str:
     """Fit a model for some folds; a sentence without its end where that fails."""
     from threadpoolctl import threadpool_limits
 
-    began, task, folds = time.perf_counter(), data.task, data.folds
+    began = time.perf_counter()
     models: list[FittedModel] = []
     predictions = []
     try:
@@ -214,16 +203,17 @@ def _run(model: BaseModel, some: Sequence[int], data: _Data) -> _Fitted | str:
         with threadpool_limits(threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for fold in some:
-                if time.perf_counter() - began > data.timeout:
-                    return data.too_long
-                y = folds.masked(data.y, fold, task)
-                models.append(model.fit(data.examples, y, task=task, seed=data.seed))
+                if time.perf_counter() - began > timeout:
+                    return TOO_LONG.format(timeout)
+                models.append(
+                    model.fit(examples, folds.masked(y, fold, task), task=task, seed=seed)
+                )
                 rows = np.arange(len(y))[:CHECKED] if fold < 0 else folds.held_out(fold)
-                found = checked(models[-1].predict(data.examples[rows]), len(rows), task)
+                found = checked(models[-1].predict(examples[rows]), len(rows), task)
                 predictions += [found] if fold >= 0 else []
     except Exception as error:  # whatever it is, the others can be fitted
         return (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
-    return _Fitted(models, predictions, time.perf_counter() - began)
+    return models, predictions, time.perf_counter() - began
 
 
 def checked(prediction: Array, n: int, task: Task) -> Array:
@@ -233,8 +223,8 @@ def checked(prediction: Array, n: int, task: Task) -> Array:
     Traceback (most recent call last):
     ValueError: its probabilities sum to 1.1
     """
-    if prediction.shape != (n, task.columns):
-        needed = (n, task.columns)
+    needed = (n, task.columns)
+    if prediction.shape != needed:
         raise ValueError(f"its predictions have the shape {prediction.shape}, not {needed}")
     if not np.isfinite(prediction).all():
         raise ValueError("its predictions are not finite")
@@ -248,36 +238,32 @@ def checked(prediction: Array, n: int, task: Task) -> Array:
     return log_normalize(prediction)
 
 
-def _assembled(model: BaseModel, parts: Sequence[_Fitted], data: _Data) -> CrossFit:
-    *by_fold, final = [fitted for part in parts for fitted in part.models]
-    predictions = [each for part in parts for each in part.predictions]
-    out_of_fold = np.concatenate([*predictions, np.zeros((0, data.task.columns))])
-    if isinstance(data.task, Regression) and len(out_of_fold):
-        factor = std_factor(out_of_fold, data.y[data.folds.rows])
-        out_of_fold = data.task.from_outputs(out_of_fold[:, 0], factor * out_of_fold[:, 1])
-        by_fold = [RescaledModel(fitted, factor, data.task) for fitted in by_fold]
-        final = RescaledModel(final, factor, data.task)
+def _assembled(
+    model: BaseModel, parts: Sequence[_Fits], dataset: Dataset, folds: Folds
+) -> CrossFit:
+    """A model of all folds; standard deviations of values are scaled to the held-out errors."""
+    task = dataset.task
+    *by_fold, final = [fitted for models, _, _ in parts for fitted in models]
+    held_out = [each for _, predictions, _ in parts for each in predictions]
+    out_of_fold = np.concatenate([*held_out, np.zeros((0, task.columns))])
+    if isinstance(task, Regression) and len(out_of_fold):
+        mean, std = out_of_fold.T
+        ratios = ((dataset.y[folds.rows] - mean) / std)[std < NO_INFORMATION_STD]
+        # The root mean square of the ratios, with one error of ratio 1 added.
+        factor = float(np.sqrt(((ratios**2).sum() + 1) / (len(ratios) + 1)))
+        out_of_fold = task.from_outputs(mean, factor * std)
+        by_fold = [RescaledModel(fitted, factor, task) for fitted in by_fold]
+        final = RescaledModel(final, factor, task)
     return CrossFit(
         model.name,
         model.uses_unlabeled,
         out_of_fold,
         by_fold,
         final,
-        sum(part.seconds for part in parts),
-        getattr(model, "trusted", True) or not len(data.folds),
+        sum(seconds for _, _, seconds in parts),
+        getattr(model, "trusted", True) or not len(folds),
         getattr(model, "predicts_new", True),
     )
-
-
-def std_factor(prediction: Array, y: Array) -> float:
-    """Ratio of held-out errors to predicted standard deviations, with one error of ratio 1 added.
-
-    >>> round(std_factor(np.array([[0.0, 1.0]] * 3), np.array([3.0, -3.0, 3.0])), 2)
-    2.65
-    """
-    informed = prediction[:, 1] < NO_INFORMATION_STD
-    ratios = (y - prediction[:, 0])[informed] / prediction[informed, 1]
-    return float(np.sqrt(((ratios**2).sum() + 1) / (len(ratios) + 1)))
 
 
 @dataclass(frozen=True, eq=False)

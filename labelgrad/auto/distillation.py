@@ -104,7 +104,7 @@ def distill(
         y[: len(dataset)] = folds.masked(dataset.y, fold, task)
         parts = range(0, len(taught), PART)  # without a copy of all examples
         predictions = [ensemble.predict(examples[taught[at : at + PART]], fold) for at in parts]
-        outputs = task.to_outputs(np.concatenate([*predictions, np.zeros((0, task.columns))]))
+        outputs = np.concatenate([*predictions, np.zeros((0, task.columns))])[:, : task.outputs]
         lesson = torch.from_numpy(np.exp(outputs) if task.classes else outputs).float()
         train = _train_on_raw if is_raw else _train_on_rows
         module = train(network, Taught(examples, y, task, taught, lesson), config.seed)

@@ -232,7 +232,7 @@ def _fitted(kind: str, state: Mapping[str, Any], predictor: Predictor) -> Fitted
         _check_floats(state, X=X.shape[:1] + X.shape[1:2], mass=(len(X), columns), scale=(columns,))
         if type(neighbours) is not int or not 1 <= neighbours < len(X):
             raise ValueError(f"it has {neighbours} neighbours of {len(X)} examples")
-        graph = Graph(X, neighbours, 0, by_direction=bool(state["by_direction"]))
+        graph = Graph(X, neighbours, by_direction=bool(state["by_direction"]))
         return FittedGraph(graph, state["mass"], state["scale"], task, np.arange(len(X)))
     if kind == "head":
         weight = state["weight"]

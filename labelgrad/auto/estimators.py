@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import narwhals as nw
@@ -31,25 +32,17 @@ from labelgrad.sklearn import PartlyLabeledClassifier, PartlyLabeledRegressor, a
 PREDICTORS = ("ensemble", "student")
 
 
+@dataclass(eq=False, repr=False)
 class _Stacked(BaseEstimator):  # type: ignore[misc]
     """What both estimators do; they differ in what they make of `y`."""
 
-    def __init__(
-        self,
-        base_models: str | Sequence[str] | None = None,
-        *,
-        estimators: Mapping[str, Any] | None = None,
-        predictor: str = "ensemble",
-        steps: int | None = None,
-        workers: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-    ):
-        self.base_models = base_models
-        self.estimators = estimators
-        self.predictor = predictor
-        self.steps = steps
-        self.workers = workers
-        self.random_state = random_state
+    base_models: str | Sequence[str] | None = None
+    _: KW_ONLY
+    estimators: Mapping[str, Any] | None = None
+    predictor: str = "ensemble"
+    steps: int | None = None
+    workers: int = 1
+    random_state: int | np.random.RandomState | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -106,20 +99,16 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
         if self.predictor == "student":
             self.student_ = distill(self.ensemble_, dataset, config).network
         self.notes_ = [*notes, *self.ensemble_.notes]
-        self._describe()
+        self._impute()
 
-    def _describe(self) -> None:
-        """Set the weights, and the labels of all rows as fitted."""
+    def _impute(self) -> Array:
+        """Set the weights, and predict the unlabeled rows; subclasses set the labels of all."""
         self.weights_ = dict(self.ensemble_.weights)
         dataset = self.ensemble_.dataset
-        self._impute(dataset, self.ensemble_.predict(dataset.examples[dataset.unlabeled]))
-
-    def _impute(self, dataset: Dataset, prediction: Array) -> None:
-        raise NotImplementedError
+        return self.ensemble_.predict(dataset.examples[dataset.unlabeled])
 
     def _predict(self, X: Any) -> Array:
-        examples = self._examples(X)
-        return (self.student_ or self.ensemble_).predict(examples)
+        return (self.student_ or self.ensemble_).predict(self._examples(X))
 
     def without(self, *names: str) -> Self:
         """The same estimator without some base models, with new weights; nothing is fitted again.
@@ -133,10 +122,11 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
         other = copy.copy(self)
         other.ensemble_ = self.ensemble_.without(*names)
         other.predictor, other.student_ = "ensemble", None
-        other._describe()
+        other._impute()
         return other
 
 
+@dataclass(eq=False, repr=False)
 class StackedClassifier(PartlyLabeledClassifier, _Stacked):
     """Linear models, trees, graphs and more, stacked on their out-of-fold predictions.
 
@@ -184,26 +174,8 @@ class StackedClassifier(PartlyLabeledClassifier, _Stacked):
 
     """
 
-    def __init__(
-        self,
-        base_models: str | Sequence[str] | None = None,
-        *,
-        estimators: Mapping[str, Any] | None = None,
-        predictor: str = "ensemble",
-        steps: int | None = None,
-        class_prior: Mapping[Any, float] | None = None,
-        workers: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-    ):
-        super().__init__(
-            base_models,
-            estimators=estimators,
-            predictor=predictor,
-            steps=steps,
-            workers=workers,
-            random_state=random_state,
-        )
-        self.class_prior = class_prior
+    _: KW_ONLY
+    class_prior: Mapping[Any, float] | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from rows with a label, and from rows that carry -1 in its place."""
@@ -215,10 +187,10 @@ class StackedClassifier(PartlyLabeledClassifier, _Stacked):
         self._stack(dataset.with_labels(codes, task), named)
         return self
 
-    def _impute(self, dataset: Dataset, prediction: Array) -> None:
-        self.label_distributions_ = np.eye(len(self.classes_))[dataset.y]
-        self.label_distributions_[dataset.unlabeled] = np.exp(prediction)
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+    def _impute(self) -> Array:
+        prediction, y = super()._impute(), self.ensemble_.dataset.y
+        self._set_labels(y, np.exp(prediction))
+        return prediction
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """The probability of each class, in the order of `classes_`."""
@@ -228,15 +200,8 @@ class StackedClassifier(PartlyLabeledClassifier, _Stacked):
 
     def predict_proba_by_model(self, X: ArrayLike) -> dict[str, Array]:
         """The same by each base model."""
-        examples = self._examples(X)
-        found = self.ensemble_.base_predictions(examples)
+        found = self.ensemble_.base_predictions(self._examples(X))
         return {name: np.exp(prediction) for name, prediction in found.items()}
-
-    def predict(self, X: ArrayLike) -> Array:
-        """The most probable class of each row."""
-        places = self.predict_proba(X).argmax(1)
-        predicted: Array = self.classes_[places]
-        return predicted
 
 
 class StackedRegressor(PartlyLabeledRegressor, _Stacked):
@@ -272,15 +237,13 @@ class StackedRegressor(PartlyLabeledRegressor, _Stacked):
         self._stack(dataset.with_labels(values, Regression(self.mean_, self.scale_)))
         return self
 
-    def _impute(self, dataset: Dataset, prediction: Array) -> None:
+    def _impute(self) -> Array:
+        prediction, unlabeled = super()._impute(), self.ensemble_.dataset.unlabeled
         self.transduction_ = self.transduction_.copy()
-        self.transduction_[dataset.unlabeled] = self._in_units(prediction[:, 0])
-        self.std_ = np.zeros(len(dataset))
-        self.std_[dataset.unlabeled] = prediction[:, 1] * self.scale_
-
-    def predict(self, X: ArrayLike) -> Array:
-        """The value of each row."""
-        return self._in_units(self._predict(X)[:, 0])
+        self.transduction_[unlabeled] = self._in_units(prediction[:, 0])
+        self.std_ = np.zeros(len(self.transduction_))
+        self.std_[unlabeled] = prediction[:, 1] * self.scale_
+        return prediction
 
 
 def _is_frame(X: Any) -> bool:

@@ -6,15 +6,13 @@ temperature calibrates the student's probabilities (Guo et al., 2017).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.plain_values import built
 from labelgrad.auto.task import Array, Classification, Task, log_normalize
 from labelgrad.training.evaluation import fit_temperature, reliability
 
@@ -79,8 +77,6 @@ class Evaluation:
     ... )
     >>> print("; ".join(evaluation.summary.split("; ")[:1]))  # doctest: +ELLIPSIS
     The unlabeled data improved on the best supervised model: error 10.0 % for the ensemble, ...
-    >>> Evaluation.from_dict(evaluation.to_dict()) == evaluation
-    True
     """
 
     task: str
@@ -157,15 +153,6 @@ class Evaluation:
         types["kept"] = pl.Boolean()
         return pl.DataFrame(rows, types, orient="row")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The evaluation as JSON can hold it."""
-        return asdict(self) | {"scores": [asdict(score) for score in self.scores]}
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Evaluation:
-        """The evaluation that `to_dict` wrote down."""
-        return built(cls, dict(saved))
-
 
 def evaluate(ensemble: Ensemble, student: Student, *, seed: int = 0) -> Evaluation:
     """Score base models, ensemble and student on the held-out labels.
@@ -203,17 +190,22 @@ def evaluate(ensemble: Ensemble, student: Student, *, seed: int = 0) -> Evaluati
         predictions[STUDENT] = student.out_of_fold
     if not len(y):
         return Evaluation(task.name, 0, tuple(scores), STUDENT)
-    comparison = _Comparison(task, y, ensemble.importance, seed)
-    scores = [comparison.scored(score, predictions.get(score.name)) for score in scores]
+    resamples = np.random.default_rng(seed).integers(len(y), size=(RESAMPLES, len(y)))
+    if isinstance(task, Classification):
+        importance = (ensemble.class_prior / ensemble.prior)[y]
+        majority_error = float(1 - ensemble.class_prior.max())
+    else:
+        importance = np.ones(len(y))
+        majority_error = float(task.scale * y.std())
+    held_out = _HeldOut(task, y, importance, resamples)
+    scores = [held_out.scored(score, predictions.get(score.name)) for score in scores]
     supervised = [each for each in scores if each.group == LABELS_ONLY]
     best, difference = None, None
     if supervised:
         best = min(supervised, key=lambda each: (each.error and each.error.value, each.loss)).name
-        difference = comparison.difference(predictions[best], ensemble.out_of_fold)
-    if isinstance(task, Classification):
-        majority_error = float(1 - ensemble.class_prior.max())
-    else:
-        majority_error = float(task.scale * y.std())
+        one, other = predictions[best], ensemble.out_of_fold
+        value = task.error(one, y, importance) - task.error(other, y, importance)
+        difference = _quantiles(value, held_out.errors(one) - held_out.errors(other))
     return Evaluation(
         task.name,
         len(y),
@@ -226,12 +218,14 @@ def evaluate(ensemble: Ensemble, student: Student, *, seed: int = 0) -> Evaluati
     )
 
 
-class _Comparison:
-    """Figures of predictions on the same held-out labels, with one set of bootstrap resamples."""
+@dataclass(frozen=True, eq=False)
+class _HeldOut:
+    """Labels that predictions are scored on, with one set of bootstrap resamples."""
 
-    def __init__(self, task: Task, y: Array, importance: Array, seed: int):
-        self.task, self.y, self.importance = task, y, importance
-        self._resamples = np.random.default_rng(seed).integers(len(y), size=(RESAMPLES, len(y)))
+    task: Task
+    y: Array
+    importance: Array
+    resamples: Array
 
     def scored(self, score: Score, prediction: Array | None) -> Score:
         """The score with its figures, if there is a prediction of the held-out labels."""
@@ -246,25 +240,16 @@ class _Comparison:
             bounds = test.proportion_ci(LEVEL, method="wilson")
             error = Interval(value, float(bounds.low), float(bounds.high))
         else:
-            error = _quantiles(value, self._errors(prediction))
+            error = _quantiles(value, self.errors(prediction))
         loss = float(np.average(self.task.losses(prediction, y), weights=self.importance))
         calibration = reliability(np.exp(prediction), y).ece if is_classes else None
         return replace(score, error=error, loss=loss, calibration_error=calibration)
 
-    def difference(self, one: Array, other: Array) -> Interval:
-        """The error of one minus that of the other."""
-        error = partial(self.task.error, y=self.y, weight=self.importance)
-        return _quantiles(error(one) - error(other), self._errors(one) - self._errors(other))
-
-    def _errors(self, prediction: Array) -> Array:
+    def errors(self, prediction: Array) -> Array:
         """The error of each resample."""
-        point = self.task.point(prediction)
-        if isinstance(self.task, Classification):
-            mistakes = (point != self.y).astype(float)
-        else:
-            mistakes = (self.task.scale * (point - self.y)) ** 2
-        weights = self.importance[self._resamples]
-        means: Array = (mistakes[self._resamples] * weights).sum(1) / weights.sum(1)
+        mistakes = self.task.mistakes(prediction, self.y)
+        weights = self.importance[self.resamples]
+        means: Array = (mistakes[self.resamples] * weights).sum(1) / weights.sum(1)
         return means if isinstance(self.task, Classification) else np.sqrt(means)
 
 

@@ -253,7 +253,7 @@ class Result:
         about = {
             "about": asdict(self.about),
             "summary": self.summary,
-            "evaluation": self.evaluation.to_dict(),
+            "evaluation": asdict(self.evaluation),
             "config": self.config.to_dict(),
             "ids": ids_digest(self.labels),
         }
@@ -293,7 +293,7 @@ def read_result(manifest: Manifest, network: Any, options: Mapping[str, Any]) ->
     with manifest.using(RESULT):
         saved = read_json(manifest.read(RESULT, MOST_JSON))
         about = built(About, saved["about"])
-        evaluation = Evaluation.from_dict(saved["evaluation"])
+        evaluation = built(Evaluation, saved["evaluation"])
         config = FitConfig.from_dict(saved["config"]).override(options)
         ids = saved["ids"]
     predictor = read_predictor(manifest, network, config)

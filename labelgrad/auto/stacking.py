@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from labelgrad.auto.base_models.base import predict_in_parts
 from labelgrad.auto.class_prior import estimate_by_class, label_prior
 from labelgrad.auto.cross_fit import CrossFit, Folds
 from labelgrad.auto.data.dataset import Dataset, Examples
@@ -31,76 +32,64 @@ MIN_PRECISION = 1e-9  # below, nothing is known of a value beyond its standardiz
 MAX_FOR_PRIOR = 50_000  # unlabeled examples that the class prior is estimated on
 
 
-@dataclass(frozen=True, eq=False)
-class LogLinearStacker:
-    """Fits weights to predictions, and combines predictions by weights.
+def combine(predictions: Array, weights: Array, prior: Array) -> Array:
+    """Predictions (models, n, columns) as one (n, columns); the prior is empty for regression.
 
-    >>> task = Classification(("a", "b"))
-    >>> stacker = LogLinearStacker(task, np.array([0.5, 0.5]))
     >>> predictions = np.log([[[0.8, 0.2]], [[0.1, 0.9]]])
-    >>> np.exp(stacker.combine(predictions, np.array([1.0, 0.0]))).round(2)
+    >>> np.exp(combine(predictions, np.array([1.0, 0.0]), np.array([0.5, 0.5]))).round(2)
     array([[0.8, 0.2]])
     """
+    if len(prior):
+        logs = np.log(prior)
+        return log_normalize(logs + np.tensordot(weights, predictions - logs, 1))
+    mean, std = predictions[..., 0], predictions[..., 1]
+    precision = weights[:, None] / std**2  # (models, n)
+    total = precision.sum(0)
+    total = np.where(total < MIN_PRECISION, 1.0, total)
+    return np.stack([(precision * mean).sum(0) / total, total**-0.5], axis=1)
 
-    task: Task
-    prior: Array  # (classes,) of the labels; empty for regression
 
-    def combine(self, predictions: Array, weights: Array) -> Array:
-        """Predictions (models, n, columns) as one (n, columns)."""
-        return self._weighted(self._clipped(predictions), weights)
+def fit_weights(predictions: Array, y: Array, start: Array, prior: Array, task: Task) -> Array:
+    """The weights of the lowest penalized loss; the penalty is on the distance from `start`."""
+    from scipy.optimize import minimize
 
-    def _clipped(self, predictions: Array) -> Array:
-        """Predictions no more confident than few labels could make them.
+    if not len(y):
+        return start
+    strength = PENALTY / len(y)
 
-        Where a nearly certain model errs, no weight of the others makes up for it.
-        """
-        classes = len(self.prior)
-        if not classes:
-            return predictions
-        return clip_confidence(
-            predictions, min(MIN_PROBABILITY, 0.1 / classes) * classes * self.prior
-        )
+    def loss(weights: Array) -> tuple[float, Array]:
+        combined, away = combine(predictions, weights, prior), weights - start
+        value = task.losses(combined, y).mean() + strength * (away**2).sum()
+        if len(prior):
+            odds = predictions - np.log(prior)  # (models, n, classes)
+            slopes = (np.exp(combined) * odds).sum(-1) - odds[:, np.arange(len(y)), y]
+        else:
+            own, precision = predictions[..., 0], predictions[..., 1] ** -2
+            mean, std = combined.T
+            square = y**2 - 2 * y * own + 2 * own * mean - mean**2
+            slopes = 0.5 * precision * (square - std**2)
+        return float(value), slopes.mean(1) + 2 * strength * away
 
-    def fit(self, predictions: Array, y: Array, start: Array) -> Array:
-        """The weights of the lowest penalized loss; the penalty is on the distance from `start`."""
-        from scipy.optimize import minimize
+    bounds = [(0.0 if len(prior) else 1e-3, MAX_WEIGHT)] * len(predictions)
+    best = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    weights: Array = np.where(best < MIN_WEIGHT, 0.0, best)
+    return weights
 
-        if not len(y):
-            return start
-        strength, clipped = PENALTY / len(y), self._clipped(predictions)
 
-        def loss(weights: Array) -> tuple[float, Array]:
-            combined, away = self._weighted(clipped, weights), weights - start
-            value = self.task.losses(combined, y).mean() + strength * (away**2).sum()
-            return float(value), self._gradient(clipped, combined, y) + 2 * strength * away
+def _clipped(predictions: Sequence[Array], prior: Array) -> Array:
+    """Predictions of all models, no more confident than few labels could make them.
 
-        bounds = [(0.0 if len(self.prior) else 1e-3, MAX_WEIGHT)] * len(predictions)
-        best = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
-        weights: Array = np.where(best < MIN_WEIGHT, 0.0, best)
-        return weights
+    Where a nearly certain model errs, no weight of the others makes up for it.
+    """
+    stacked, classes = np.stack(predictions), len(prior)
+    if not classes:
+        return stacked
+    return clip_confidence(stacked, min(MIN_PROBABILITY, 0.1 / classes) * classes * prior)
 
-    def _weighted(self, predictions: Array, weights: Array) -> Array:
-        if len(self.prior):
-            prior = np.log(self.prior)
-            return log_normalize(prior + np.tensordot(weights, predictions - prior, 1))
-        mean, std = predictions[..., 0], predictions[..., 1]
-        precision = weights[:, None] / std**2  # (models, n)
-        total = precision.sum(0)
-        total = np.where(total < MIN_PRECISION, 1.0, total)
-        return np.stack([(precision * mean).sum(0) / total, total**-0.5], axis=1)
 
-    def _gradient(self, predictions: Array, combined: Array, y: Array) -> Array:
-        gradient: Array
-        if len(self.prior):
-            odds = predictions - np.log(self.prior)  # (models, n, classes)
-            expected = (np.exp(combined) * odds).sum(-1)
-            gradient = (expected - odds[:, np.arange(len(y)), y]).mean(1)
-            return gradient
-        own, precision = predictions[..., 0], predictions[..., 1] ** -2
-        mean, std = combined.T
-        square = y**2 - 2 * y * own + 2 * own * mean - mean**2
-        gradient = (0.5 * precision * (square - std**2)).mean(1)
-        return gradient
+def _adjusted(prediction: Array, prior: Array, class_prior: Array) -> Array:
+    """Log-probabilities under `prior` as those under `class_prior`; values stay."""
+    return clip_confidence(prediction + np.log(class_prior / prior)) if len(prior) else prediction
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,38 +121,29 @@ class Ensemble:
         """The labels that are held out, in the order of the folds."""
         return self.dataset.y[self.folds.rows]
 
-    @property
-    def importance(self) -> Array:
-        """How much each held-out label counts in an estimate for all examples."""
-        y = self.held_out_y
-        return (self.class_prior / self.prior)[y] if len(self.prior) else np.ones(len(y))
-
     def predict(self, examples: Examples, fold: int = -1) -> Array:
         """The combined prediction for each example, known or new.
 
         With a `fold`, models and weights are those that have not seen its labels.
         """
-        parts = [np.zeros((0, self.task.columns))]
-        for part in examples.parts():
-            if fold < 0:
-                parts.append(self.combine(self.base_predictions(part)))
-            else:
-                stacked = np.stack([each.by_fold[fold].predict(part) for each in self.cross_fits])
-                parts.append(self._combined(stacked, self.fold_weights[fold]))
-        return np.concatenate(parts)
+        return predict_in_parts(
+            lambda part: self.combine(self.base_predictions(part, fold), fold),
+            examples,
+            self.task.columns,
+        )
 
-    def base_predictions(self, examples: Examples) -> dict[str, Array]:
+    def base_predictions(self, examples: Examples, fold: int = -1) -> dict[str, Array]:
         """The prediction of each base model by its name."""
-        return {each.name: each.final.predict(examples) for each in self.cross_fits}
+        return {
+            each.name: (each.final if fold < 0 else each.by_fold[fold]).predict(examples)
+            for each in self.cross_fits
+        }
 
-    def combine(self, predictions: Mapping[str, Array]) -> Array:
+    def combine(self, predictions: Mapping[str, Array], fold: int = -1) -> Array:
         """The combined prediction from those of the base models."""
-        stacked = np.stack([predictions[name] for name in self.weights])
-        return self._combined(stacked, np.array(list(self.weights.values())))
-
-    def _combined(self, stacked: Array, weights: Array) -> Array:
-        combined = LogLinearStacker(self.task, self.prior).combine(stacked, weights)
-        return _adjusted(combined, self.prior, self.class_prior)
+        weights = np.array(list(self.weights.values())) if fold < 0 else self.fold_weights[fold]
+        clipped = _clipped([predictions[name] for name in self.weights], self.prior)
+        return _adjusted(combine(clipped, weights, self.prior), self.prior, self.class_prior)
 
     def without(self, *names: str) -> Ensemble:
         """The ensemble of the other base models, with weights of their own."""
@@ -207,26 +187,25 @@ def stack(
     task, y = dataset.task, dataset.y[folds.rows]
     is_classes = isinstance(task, Classification)
     prior = label_prior(dataset.y[dataset.labeled], task.columns) if is_classes else np.zeros(0)
-    stacker = LogLinearStacker(task, prior)
     start = np.array([float(each.trusted) for each in cross_fits])
     start = start / start.sum() if start.any() else np.full(len(start), 1 / len(start))
-    predictions = np.stack([each.out_of_fold for each in cross_fits])
-    weights = stacker.fit(predictions, y, start)
+    predictions = _clipped([each.out_of_fold for each in cross_fits], prior)
+    weights = fit_weights(predictions, y, start, prior, task).tolist()
     fold_weights, out_of_fold = [], np.zeros((len(y), task.columns))
     for fold in range(len(folds)):
         mine = folds.of == fold
-        fold_weights.append(stacker.fit(predictions[:, ~mine], y[~mine], start))
-        out_of_fold[mine] = stacker.combine(predictions[:, mine], fold_weights[-1])
+        fold_weights.append(fit_weights(predictions[:, ~mine], y[~mine], start, prior, task))
+        out_of_fold[mine] = combine(predictions[:, mine], fold_weights[-1], prior)
     out_of_fold = clip_confidence(out_of_fold) if is_classes else out_of_fold
     notes = []
-    nothing = stacker.combine(predictions, np.zeros(len(cross_fits)))
+    nothing = combine(predictions, np.zeros(len(cross_fits)), prior)
     if len(y) and (task.losses(nothing, y) - task.losses(out_of_fold, y)).mean() <= 0:
         what = "the class frequencies" if is_classes else "the mean of all values"
         notes.append(
             f"On held-out labels the base models are no better than {what}: do not rely on the "
             f"predictions."
         )
-    named = dict(zip([each.name for each in cross_fits], weights.tolist(), strict=True))
+    named = {each.name: weight for each, weight in zip(cross_fits, weights, strict=True)}
     ensemble = Ensemble(
         cross_fits,
         named,
@@ -245,20 +224,19 @@ def stack(
 def _with_class_prior(ensemble: Ensemble) -> Ensemble:
     """The ensemble for the class prior of all examples, as given or estimated."""
     dataset, prior, notes = ensemble.dataset, ensemble.prior, list(ensemble.notes)
-    classes, unlabeled = dataset.task.classes, dataset.unlabeled
+    classes, unlabeled, y = dataset.task.classes, dataset.unlabeled, ensemble.held_out_y
     labels = dataset.y[dataset.labeled]
     class_prior, counts = prior, np.bincount(labels, minlength=len(classes))
     if ensemble.given_prior is not None:
         given = np.array([ensemble.given_prior.get(name, 0.0) for name in classes])
         class_prior = np.maximum(given, 1e-6) / np.maximum(given, 1e-6).sum()
     elif counts.min() == counts.max() and len(unlabeled):
-        y = ensemble.held_out_y
         error = dataset.task.error(ensemble.out_of_fold, y) if len(y) else 1.0
         some = unlabeled[:: -(-len(unlabeled) // MAX_FOR_PRIOR)]
         class_prior = estimate_by_class(ensemble.predict(dataset.examples[some]), labels, error)
         if abs(class_prior - prior).max() > 0.01:
-            shares = zip(classes, class_prior, strict=True)
-            listed = ", ".join(f"{name} {100 * share:.0f} %" for name, share in list(shares)[:10])
+            shares = list(zip(classes, class_prior, strict=True))[:10]
+            listed = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares)
             notes.append(
                 f"Every class has equally many labels, but not equally many examples: the class "
                 f"prior is estimated as {listed}{' …' if len(class_prior) > 10 else ''}; set it "
@@ -266,8 +244,3 @@ def _with_class_prior(ensemble: Ensemble) -> Ensemble:
             )
     out_of_fold = _adjusted(ensemble.out_of_fold, prior, class_prior)
     return replace(ensemble, class_prior=class_prior, out_of_fold=out_of_fold, notes=notes)
-
-
-def _adjusted(prediction: Array, prior: Array, class_prior: Array) -> Array:
-    """Log-probabilities under `prior` as those under `class_prior`; values stay."""
-    return clip_confidence(prediction + np.log(class_prior / prior)) if len(prior) else prediction

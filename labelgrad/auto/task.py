@@ -58,22 +58,15 @@ class Classification:
 
     classes: tuple[str, ...]
     name: ClassVar[str] = "classification"
+    loss: ClassVar[Loss] = CrossEntropy()  # what a network minimizes
     error_name: ClassVar[str] = "error rate"
-
-    @property
-    def outputs(self) -> int:
-        """How many numbers a network gives per example."""
-        return len(self.classes)
 
     @property
     def columns(self) -> int:
         """How many columns a prediction has."""
         return len(self.classes)
 
-    @property
-    def loss(self) -> Loss:
-        """What a network minimizes."""
-        return CrossEntropy()
+    outputs = columns
 
     def unlabeled(self, n: int) -> Array:
         """A target of `n` examples without a label."""
@@ -89,10 +82,6 @@ class Classification:
         del std
         return clip_confidence(log_normalize(np.asarray(outputs, dtype=float)))
 
-    def to_outputs(self, prediction: Array) -> Array:
-        """A prediction as a network would give it."""
-        return prediction
-
     def point(self, prediction: Array) -> Array:
         """The most probable target."""
         most: Array = prediction.argmax(1)
@@ -106,6 +95,10 @@ class Classification:
     def losses(self, prediction: Array, y: Array) -> Array:
         """The log loss of each example."""
         return -prediction[np.arange(len(y)), y]
+
+    def mistakes(self, prediction: Array, y: Array) -> Array:
+        """1 for each wrong prediction, and 0 for the others."""
+        return (self.point(prediction) != y).astype(int)
 
     def error(self, prediction: Array, y: Array, weight: Array | None = None) -> float:
         """The share of wrong predictions."""
@@ -141,13 +134,9 @@ class Regression:
     name: ClassVar[str] = "regression"
     error_name: ClassVar[str] = "root mean squared error"
     classes: ClassVar[tuple[str, ...]] = ()
-    outputs: ClassVar[int] = 1
     columns: ClassVar[int] = 2
-
-    @property
-    def loss(self) -> Loss:
-        """What a network minimizes."""
-        return SquaredError()
+    outputs: ClassVar[int] = 1  # numbers that a network gives per example, the first columns
+    loss: ClassVar[Loss] = SquaredError()
 
     def unlabeled(self, n: int) -> Array:
         """A target of `n` examples without a label."""
@@ -162,10 +151,6 @@ class Regression:
         mean = np.asarray(outputs, dtype=float).reshape(len(outputs))
         return np.stack([mean, np.maximum(np.broadcast_to(std, mean.shape), MIN_STD)], axis=1)
 
-    def to_outputs(self, prediction: Array) -> Array:
-        """A prediction as a network would give it."""
-        return prediction[:, :1]
-
     def point(self, prediction: Array) -> Array:
         """The expected target."""
         return prediction[:, 0]
@@ -179,6 +164,11 @@ class Regression:
         mean, std = prediction.T
         result: Array = np.log(std) + ((y - mean) / std) ** 2 / 2
         return result
+
+    def mistakes(self, prediction: Array, y: Array) -> Array:
+        """The squared error of each value, in the target's own units."""
+        squares: Array = (self.scale * (prediction[:, 0] - y)) ** 2
+        return squares
 
     def error(self, prediction: Array, y: Array, weight: Array | None = None) -> float:
         """The root mean squared error, in the target's own units."""

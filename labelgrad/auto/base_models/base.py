@@ -49,18 +49,17 @@ class BaseModel(Protocol):
 
 
 def predict_in_parts(
-    predict: Callable[[Array], Array], examples: Examples, columns: int, dtype: str = "float64"
+    predict: Callable[[Examples], Array], examples: Examples, columns: int
 ) -> Array:
-    """What `predict` gives for the features of all examples, some thousand at a time.
+    """What `predict` gives for all examples, some thousand at a time; nothing for none.
 
     >>> examples = Examples(np.eye(3, dtype=np.float32))
-    >>> predict_in_parts(lambda x: 2 * x[:, :2], examples, columns=2)
+    >>> predict_in_parts(lambda part: 2 * part.X[:, :2], examples, columns=2)
     array([[2., 0.],
            [0., 2.],
            [0., 0.]])
     """
-    parts = [predict(np.asarray(part.X, dtype=dtype)) for part in examples.parts()]
-    return np.concatenate(parts) if parts else np.zeros((0, columns))
+    return np.concatenate([np.zeros((0, columns)), *map(predict, examples.parts())])
 
 
 def log_probabilities(probabilities: Array, places: Array, task: Classification) -> Array:

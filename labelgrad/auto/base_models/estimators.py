@@ -103,7 +103,9 @@ class FittedEstimator:
     def predict(self, examples: Examples) -> Array:
         """A prediction for each example."""
         return predict_in_parts(
-            lambda X: self.read(self.estimator, X, self.task), examples, self.task.columns
+            lambda part: self.read(self.estimator, part.X.astype(np.float64), self.task),
+            examples,
+            self.task.columns,
         )
 
 

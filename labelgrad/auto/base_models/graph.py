@@ -17,7 +17,6 @@ any label at all.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,7 +33,6 @@ from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task
 
 ALPHA = 0.9  # share of an example's mass that comes from its neighbours
-MAX_EXACT = 20_000  # examples; above, neighbours are approximate where pynndescent is installed
 MAX_FACTORIZED = 20_000  # examples; above, (I − αS)⁻¹ is applied by iteration, in bounded memory
 ITERATIONS, TOLERANCE = 100, 1e-6
 CLASS_PRIOR = 0.1  # labels added to each class
@@ -61,7 +59,7 @@ class GraphModel:
         """Spread the labels over the graph of all examples."""
         if self._graph is None or self._graph.X is not examples.X:
             neighbours = max(1, min(self.neighbours, len(examples) - 1))
-            self._graph = Graph(examples.X, neighbours, seed, by_direction=self.by_direction)
+            self._graph = Graph(examples.X, neighbours, by_direction=self.by_direction)
         known = np.flatnonzero(task.is_labeled(y))
         if isinstance(task, Classification):
             sources = np.zeros((len(y), task.columns))
@@ -119,13 +117,14 @@ class FittedGraph:
 class Graph:
     """Every example joined to its nearest ones, with weights that fall with the distance."""
 
-    def __init__(self, X: Array, neighbours: int, seed: int, *, by_direction: bool):
+    def __init__(self, X: Array, neighbours: int, *, by_direction: bool):
         import scipy.sparse as sparse
+        from sklearn.neighbors import NearestNeighbors
 
         self.X, self.neighbours, self.by_direction = X, neighbours, by_direction
         points = unit_length(X) if by_direction else X
-        self.search = nearest_search(points, neighbours + 1, seed)
-        distances, places = self.search(points)
+        self.search = NearestNeighbors(n_neighbors=min(neighbours + 1, len(X))).fit(points)
+        distances, places = self.search.kneighbors(points)
         itself = places == np.arange(len(X))[:, None]  # the first one, except among duplicates
         itself[~itself.any(1), -1] = True
         distances = distances[~itself].reshape(len(X), -1)
@@ -143,7 +142,7 @@ class Graph:
 
     def nearest(self, X: Array) -> tuple[Array, Array]:
         """The places of the nearest examples of each row of `X`, and their weights."""
-        distances, places = self.search(unit_length(X) if self.by_direction else X)
+        distances, places = self.search.kneighbors(unit_length(X) if self.by_direction else X)
         return places[:, : self.neighbours], self._weights(distances[:, : self.neighbours])
 
     def spread(self, sources: Array) -> Array:
@@ -187,36 +186,3 @@ def unit_length(X: Array) -> Array:
         length = np.linalg.norm(part, axis=1, keepdims=True)
         scaled[start : start + PART] = part / np.where(length > 0, length, 1)
     return scaled
-
-
-def nearest_search(points: Array, neighbours: int, seed: int) -> Any:
-    """A function from rows to the distances and places of their nearest points.
-
-    >>> distances, places = nearest_search(np.array([[0.0], [5.0]]), 1, seed=0)(np.array([[4.0]]))
-    >>> distances, places
-    (array([[1.]]), array([[1]]))
-    """
-    from sklearn.neighbors import NearestNeighbors
-
-    neighbours = min(neighbours, len(points))
-    if len(points) > MAX_EXACT:
-        with suppress(ImportError):
-            from pynndescent import NNDescent
-
-            index = NNDescent(points, n_neighbors=neighbours, random_state=seed)
-            return ApproximateSearch(points, index)
-    return NearestNeighbors(n_neighbors=neighbours).fit(points).kneighbors
-
-
-@dataclass(frozen=True, eq=False)
-class ApproximateSearch:
-    """The search of an index by pynndescent."""
-
-    points: Array
-    index: Any
-
-    def __call__(self, rows: Array) -> tuple[Array, Array]:
-        places, distances = self.index.neighbor_graph
-        if rows is not self.points:
-            places, distances = self.index.query(rows, k=places.shape[1])
-        return distances, places

@@ -99,11 +99,13 @@ class LinearHead:
 
     def predict(self, examples: Examples) -> Array:
         """Clipped log-probabilities."""
-
-        def part(X: Array) -> Array:
-            return clip_confidence(log_normalize(X @ self.weight + self.bias))
-
-        return predict_in_parts(part, examples, self.task.columns)
+        return predict_in_parts(
+            lambda part: self.task.from_outputs(
+                part.X.astype(np.float64) @ self.weight + self.bias
+            ),
+            examples,
+            self.task.columns,
+        )
 
 
 @dataclass(frozen=True, eq=False)

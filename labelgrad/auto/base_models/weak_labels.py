@@ -1,8 +1,7 @@
 """Weak labels: a CSV file of labels by rules, other models, language models or crowds.
 
 The first column has the ids of the examples. Each other column is a base model, with a class or a
-value in the cells that it labels. Columns named `SOURCE:CLASS` are the probabilities of one source;
-columns named by the classes themselves are those of a source named by the file.
+value in the cells that it labels. Columns named `SOURCE:CLASS` are the probabilities of one source.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task
 
 ABSTAIN_STD = 1e6  # of a value that the source does not give
-Cells = list[str] | list[list[str]]  # of one column, or of one for each class
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,83 +146,71 @@ def read_weak_labels(path: str | Path, ids: Sequence[str], task: Task) -> list[W
             f"The first column of the weak labels {place} must have ids of examples, once each; "
             f"{_few(unknown or repeated)} {wrong}."
         )
-    rows = np.array([row_of[name] for name in first], dtype=int)
-    columns = {name.strip(): cells[name].str.strip_chars().to_list() for name in cells.columns[1:]}
+    rows = [row_of[name] for name in first]
+    columns = {name.strip(): cells[name].str.strip_chars() for name in cells.columns[1:]}
     sources = []
-    for name, mine in _sources(place, columns, task.classes).items():
-        found = _labels(place, mine, task)
-        labels = np.full((len(ids), *found.shape[1:]), np.nan)
-        labels[rows] = found
+    for name, given in _sources(place, columns, task).items():
+        labels = np.full((len(ids), *given.shape[1:]), np.nan)
+        labels[rows] = given
         sources.append(WeakLabels(name, labels))
     return sources
 
 
-def _sources(
-    place: Path, columns: Mapping[str, list[str]], classes: Sequence[str]
-) -> dict[str, Cells]:
-    """Columns by source: those of probabilities together, all others alone."""
-    sources: dict[str, Cells] = {}
-    probabilities: dict[str, dict[str, list[str]]] = {}
+def _sources(place: Path, columns: Mapping[str, pl.Series], task: Task) -> dict[str, Array]:
+    """The labels or probabilities of each source, NaN where it abstains."""
+    sources: dict[str, Array] = {}
+    probabilities: dict[str, dict[str, Array]] = {}
     for name, cells in columns.items():
         cuts = [at for at, letter in enumerate(name) if at and letter == ":"]
-        cut = next((at for at in cuts if name[at + 1 :].strip() in classes), None)
-        if name not in classes and cut is None:
-            sources[name] = cells
-            continue
-        source, of = (place.stem, name) if cut is None else (name[:cut], name[cut + 1 :])
-        mine = probabilities.setdefault(source.strip(), {})
-        if of.strip() in mine:
-            raise ValueError(
-                f"The weak labels {place} have two columns for the probability of {of.strip()!r} "
-                f"by {source.strip()!r}; remove one."
-            )
-        mine[of.strip()] = cells
+        cut = next((at for at in cuts if name[at + 1 :].strip() in task.classes), None)
+        if cut is None:
+            sources[name] = _labels(place, cells, task)
+        else:
+            mine = probabilities.setdefault(name[:cut].strip(), {})
+            mine[name[cut + 1 :].strip()] = _numbers(place, cells)
     for source, mine in probabilities.items():
-        missing = [name for name in classes if name not in mine]
+        missing = [name for name in task.classes if name not in mine]
         if missing or source in sources:
             what = f"lacks {_few(missing)}" if missing else "has a column of labels, too"
             raise ValueError(
                 f"The weak labels {place} need one column for each class by {source!r}, which "
                 f"{what}."
             )
-        sources[source] = [mine[name] for name in classes]
-    return sources
-
-
-def _labels(place: Path, cells: Cells, task: Task) -> Array:
-    """The cells of one source as labels, NaN where it abstains."""
-    if cells and isinstance(cells[0], list):
-        given = np.array([_numbers(place, column) for column in cells]).T
+        given = np.stack([mine[name] for name in task.classes], axis=1)
         outside = given[(given < 0) | (given > 1)]
         if len(outside):
             raise ValueError(
                 f"The probabilities in {place} must be from 0 to 1, got {_few(outside.tolist())}."
             )
         total = given.sum(1, keepdims=True)
-        return np.where(total > 0, given / np.where(total > 0, total, 1), np.nan)
-    texts = [cell for cell in cells if isinstance(cell, str)]
+        sources[source] = np.where(total > 0, given / np.where(total > 0, total, 1), np.nan)
+    return sources
+
+
+def _labels(place: Path, cells: pl.Series, task: Task) -> Array:
+    """The cells of one source as labels, NaN where it abstains."""
     if not isinstance(task, Classification):
-        return (_numbers(place, texts) - task.mean) / task.scale
-    places = {name: at for at, name in enumerate(task.classes)}
-    unknown = [cell for cell in texts if cell and cell not in places]
+        return (_numbers(place, cells) - task.mean) / task.scale
+    codes = {name: code for code, name in enumerate(task.classes)}
+    unknown = [cell for cell in cells if cell and cell not in codes]
     if unknown:
         raise ValueError(
             f"The weak labels {place} must be classes of the data, {_few(task.classes)}, got "
             f"{_few(unknown)}."
         )
-    return np.array([places.get(cell, np.nan) for cell in texts])
+    return np.array([codes.get(cell, np.nan) for cell in cells])
 
 
-def _numbers(place: Path, cells: Sequence[str]) -> Array:
+def _numbers(place: Path, cells: pl.Series) -> Array:
     """Numbers, NaN for empty cells."""
-    numbers = pl.Series(cells).cast(pl.Float64, strict=False).to_numpy()
-    for cell, number in zip(cells, numbers, strict=True):
-        if cell and not np.isfinite(number):
-            raise ValueError(
-                f"The weak labels {place} must be finite numbers where they are probabilities or "
-                f"values, got {cell!r}; leave the cell empty to abstain."
-            )
-    return numbers
+    numbers = cells.cast(pl.Float64, strict=False)
+    wrong = cells.filter((cells != "") & ~numbers.is_finite().fill_null(False))
+    if len(wrong):
+        raise ValueError(
+            f"The weak labels {place} must be finite numbers where they are probabilities or "
+            f"values, got {wrong[0]!r}; leave the cell empty to abstain."
+        )
+    return numbers.to_numpy()
 
 
 def _few(names: Sequence[object]) -> str:

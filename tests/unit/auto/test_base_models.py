@@ -152,8 +152,8 @@ def test_weak_labels_are_read_from_columns_and_probabilities(tmp_path) -> None:
         ("row,rule\n1,a,b\n", "as many cells"),
         ("row,rule\n1,zebra\n", "classes of the data"),
         ("row,x:a\n1,0.5\n", "lacks 'b'"),
-        ("row,a,b\n1,0.5,7\n", "from 0 to 1"),
-        ("row,a,b\n1,0.5,nan\n", "finite"),
+        ("row,x:a,x:b\n1,0.5,7\n", "from 0 to 1"),
+        ("row,x:a,x:b\n1,0.5,nan\n", "finite"),
     ],
 )
 def test_wrong_weak_labels_are_refused(tmp_path, content: str, reason: str) -> None:

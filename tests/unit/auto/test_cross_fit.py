@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 
 import joblib
@@ -19,7 +20,8 @@ from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.distillation import Student, distill
 from labelgrad.auto.evaluation import Evaluation, evaluate
 from labelgrad.auto.events import Events
-from labelgrad.auto.stacking import Ensemble, LogLinearStacker, stack
+from labelgrad.auto.plain_values import built
+from labelgrad.auto.stacking import Ensemble, combine, fit_weights, stack
 from labelgrad.auto.task import Array, Classification, Regression, Task, log_normalize
 
 
@@ -244,12 +246,11 @@ def test_the_gradient_of_the_stacking_loss_is_right(task: Task) -> None:
     else:
         predictions = np.stack([rng.normal(size=(3, 30)), 0.5 + rng.random((3, 30))], axis=-1)
         y, prior = rng.normal(size=30), np.zeros(0)
-    stacker = LogLinearStacker(task, prior)
     start = np.full(3, 1 / 3)
-    best = stacker.fit(predictions, y, start)
+    best = fit_weights(predictions, y, start, prior, task)
 
     def loss(weights: Array) -> float:
-        combined = stacker.combine(predictions, weights)
+        combined = combine(predictions, weights, prior)
         return float(task.losses(combined, y).mean() + 5 / 30 * ((weights - start) ** 2).sum())
 
     for step in 1e-2 * np.concatenate([np.eye(3), -np.eye(3)]):
@@ -281,7 +282,6 @@ def test_a_known_class_prior_moves_predictions(classes: tuple[Fitted, Dataset, A
     before = np.exp(fitted.ensemble.predict(dataset.examples)).mean(0)
     assert np.exp(rare.predict(dataset.examples)).mean(0)[0] > before[0] + 0.1
     np.testing.assert_allclose(rare.class_prior, [0.9, 0.1])
-    assert rare.importance.min() < 1 < rare.importance.max()
 
 
 def test_the_class_prior_of_evenly_drawn_labels_is_estimated() -> None:
@@ -318,7 +318,7 @@ def test_the_evaluation_tells_what_came_of_it(classes: tuple[Fitted, Dataset, Ar
     assert board.filter(group="labels-only").height == 2
     assert "best supervised model" in evaluation.summary
     assert "majority class" in evaluation.summary
-    assert Evaluation.from_dict(evaluation.to_dict()) == evaluation
+    assert built(Evaluation, json.loads(json.dumps(asdict(evaluation)))) == evaluation
     assert evaluation.estimate.name == "student"
 
 
@@ -334,7 +334,6 @@ def test_regression_from_examples_to_evaluation() -> None:
     evaluation = fitted.evaluation
     assert "mean value" in evaluation.summary
     assert evaluation.score("linear").calibration_error is None
-    assert Evaluation.from_dict(evaluation.to_dict()) == evaluation
 
 
 def test_one_label_for_each_class_holds_nothing_out() -> None:
