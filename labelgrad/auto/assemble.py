@@ -171,7 +171,9 @@ def _held_out(fitted: Fitted) -> HeldOut:
     if student.out_of_fold is not None:
         own = student.out_of_fold
         is_classes = isinstance(task, Classification)
-        predictions["student"] = log_normalize(own / student.temperature) if is_classes else own
+        predictions["student"] = (
+            log_normalize(own / student.network.temperature) if is_classes else own
+        )
     means = np.zeros((len(folds), task.columns))
     if fitted.config.label_sampling == "random" and len(some.unlabeled):
         for fold in range(len(folds)):

@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ from joblib import effective_n_jobs
 from labelgrad.auto.assemble import subsample
 from labelgrad.auto.base_models.base import BaseModel
 from labelgrad.auto.base_models.registry import base_models, default_base_models
-from labelgrad.auto.config import FitConfig, Options, listed_names
+from labelgrad.auto.config import FitConfig, listed_names
 from labelgrad.auto.cross_fit import cross_fit, make_folds
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.data.read import read
@@ -119,7 +119,7 @@ def compare(
     out: str | Path | None = None,
     config: FitConfig | None = None,
     events: Events = SILENT,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> Comparison:
     """Cross-validate several models with several seeds, and say which is best or if it is chance.
 
@@ -191,10 +191,8 @@ def _trials(
 ) -> tuple[list[Line], list[str]]:
     """A line for each model: how wrong it was about every held-out label."""
     task, folds = dataset.task, make_folds(dataset.y, dataset.task, seed)
-    y, limit = dataset.y[folds.rows], config.model_timeout
-    fits, notes = cross_fit(
-        models, dataset, folds, seed=seed, workers=config.workers, timeout=limit, events=events
-    )
+    y = dataset.y[folds.rows]
+    fits, notes = cross_fit(models, dataset, folds, config.override({"seed": seed}), events)
     for note in notes:
         events.note(note)
     lines: list[Line] = [

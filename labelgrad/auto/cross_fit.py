@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from labelgrad.auto.base_models.base import BaseModel, FittedModel
+from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.task import Array, Classification, Regression, Task, log_normalize
@@ -23,7 +24,7 @@ from labelgrad.functional import mixed_seed
 FOLDS, FEWER_FOLDS, MANY_LABELS = 4, 3, 400
 NO_INFORMATION_STD = 1e3  # of a standardized value
 CHECKED = 1000  # examples that a final model's prediction is checked on
-TIMEOUT, TOO_LONG = 600.0, "it took more than {:g} s"
+TOO_LONG = "it took more than {:g} s"
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +102,7 @@ def cross_fit(
     models: Sequence[BaseModel],
     dataset: Dataset,
     folds: Folds,
-    *,
-    seed: int = 0,
-    workers: int = 1,
-    timeout: float = TIMEOUT,
+    config: FitConfig | None = None,
     events: Events = SILENT,
 ) -> tuple[list[CrossFit], list[str]]:
     """Fit every model without each fold, and on all labels.
@@ -117,13 +115,11 @@ def cross_fit(
         All examples, and the labels there are.
     folds : Folds
         Which labels are held out together.
-    seed : int
-        Seeds every model.
-    workers : int
-        Processes to use. One stays in this process, unless `joblib.parallel_config` is active.
-    timeout : float
-        Seconds that a model may take, or a fit of a network. In this process they are checked
-        between folds; elsewhere the processes are killed and the other models go on in new ones.
+    config : FitConfig, optional
+        Its `seed` seeds every model. One of its `workers` stays in this process, unless
+        `joblib.parallel_config` is active. `model_timeout` is for a model, or a fit of a network.
+        In this process it is checked between folds; elsewhere the processes are killed and the
+        other models go on in new ones.
     events : Events
         Receives the progress.
 
@@ -146,7 +142,9 @@ def cross_fit(
     """
     from joblib import Parallel, delayed, effective_n_jobs
 
-    data = (dataset.examples, dataset.y, dataset.task, folds, seed, timeout)
+    config = config or FitConfig()
+    workers, timeout = config.workers, config.model_timeout
+    data = (dataset.examples, dataset.y, dataset.task, folds, config.seed, timeout)
     every = [*range(len(folds)), -1]  # -1: all labels
     jobs = []
     for at, model in enumerate(models):  # one job, or one for each fit of a network

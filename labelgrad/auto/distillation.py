@@ -26,8 +26,8 @@ from torch import nn
 from labelgrad.auto.base_models.networks import (
     Network,
     TrainedNetwork,
-    input_scale,
     network_for,
+    network_inputs,
 )
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Dataset, Examples
@@ -58,11 +58,6 @@ class Student:
     calibration: Calibration | None
     seconds: float
 
-    @property
-    def temperature(self) -> float:
-        """What the student's logits are divided by."""
-        return self.network.temperature
-
 
 def distill(
     ensemble: Ensemble,
@@ -91,11 +86,14 @@ def distill(
     -------
     Student
     """
-    network = replace(student_network(dataset, config), folder=folder)
-    folds, task = ensemble.folds, dataset.task
-    is_raw = dataset.raw is not None
+    network = network_for(SUPERVISED, dataset, config, folder=folder)
+    folds, task, is_raw = ensemble.folds, dataset.task, dataset.raw is not None
+    if not is_raw and not dataset.has_encoded_features:
+        steps = TABLE_STEPS if config.steps is None else config.steps
+        network = replace(network, steps=steps, learning_rate=Cosine(TABLE_RATE, steps))
     examples = with_mixed_rows(dataset, ensemble, config.seed)
     taught = np.concatenate([dataset.unlabeled, np.arange(len(dataset), len(examples))])
+    train = _train_on_raw if is_raw else _train_on_rows
     students = 0 if is_raw else len(folds)
     trained, began = [], time.perf_counter()
     for place, fold in enumerate([*range(students), -1]):
@@ -105,9 +103,8 @@ def distill(
         parts = range(0, len(taught), PART)  # without a copy of all examples
         predictions = [ensemble.predict(examples[taught[at : at + PART]], fold) for at in parts]
         outputs = np.concatenate([*predictions, np.zeros((0, task.columns))])[:, : task.outputs]
-        lesson = torch.from_numpy(np.exp(outputs) if task.classes else outputs).float()
-        train = _train_on_raw if is_raw else _train_on_rows
-        module = train(network, Taught(examples, y, task, taught, lesson), config.seed)
+        targets = torch.from_numpy(np.exp(outputs) if task.classes else outputs).float()
+        module = train(network, Lesson(examples, y, task, taught, targets), config.seed)
         trained.append(network.trained(module, examples, task))
     events.progress("student", students + 1, students + 1)
     *by_fold, final = trained
@@ -115,7 +112,7 @@ def distill(
 
 
 @dataclass(frozen=True, eq=False)
-class Taught:
+class Lesson:
     """What one student learns: true labels `y` of examples, and the ensemble's of others."""
 
     examples: Examples
@@ -125,34 +122,33 @@ class Taught:
     targets: torch.Tensor  # its probabilities or values of these rows
 
 
-def _train_on_rows(network: Network, lesson: Taught, seed: int) -> nn.Module:
+def _train_on_rows(network: Network, lesson: Lesson, seed: int) -> nn.Module:
     """Train in one go: rows of a table take seconds and need no checkpoints."""
-    examples, task, scale = lesson.examples, lesson.task, input_scale(lesson.examples)
+    task, (x, scale) = lesson.task, network_inputs(lesson.examples)
     known = np.flatnonzero(task.is_labeled(lesson.y))
     labels = torch.from_numpy(lesson.y[known])
     true = F.one_hot(labels, task.outputs) if task.classes else labels[:, None]
-    sources = ((lesson.rows, lesson.targets, 1.0), (known, true, TRUE_LABELS))
+    sources = [(lesson.rows, lesson.targets, 1.0), (known, true, TRUE_LABELS)]
+    sources = [each for each in sources if len(each[0])]
     generator = torch.Generator().manual_seed(seed)
     with one_thread(), random_numbers(torch.device("cpu"), seed):
-        module = network.make(examples, task).to(network.device).train()
+        module = network.make(lesson.examples, task).to(network.device).train()
         optimizer = torch.optim.Adam(module.parameters())
         for step in range(network.steps):
             for group in optimizer.param_groups:
                 group["lr"] = value_at(network.learning_rate, step)
             loss = torch.zeros(())
             for rows, target, weight in sources:
-                if len(rows):
-                    some = torch.randint(len(rows), (min(BATCH, len(rows)),), generator=generator)
-                    x = scale(torch.from_numpy(examples.X[rows[some.numpy()]]))
-                    outputs = module(x.to(network.device))
-                    loss = loss + weight * task.loss(outputs, target[some].to(outputs))
+                some = torch.randint(len(rows), (min(BATCH, len(rows)),), generator=generator)
+                outputs = module(scale(x[rows[some.numpy()]]).to(network.device))
+                loss = loss + weight * task.loss(outputs, target[some].to(outputs))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
     return module
 
 
-def _train_on_raw(network: Network, lesson: Taught, seed: int) -> nn.Module:
+def _train_on_raw(network: Network, lesson: Lesson, seed: int) -> nn.Module:
     """Train on images or tokens, from checkpoint to checkpoint."""
     targets, rows = lesson.targets, lesson.rows
     digest = hashlib.blake2b(targets.numpy().tobytes(), digest_size=6).hexdigest()
@@ -166,21 +162,12 @@ def _train_on_raw(network: Network, lesson: Taught, seed: int) -> nn.Module:
         lesson.examples,
         lesson.y,
         lesson.task,
-        objective,
-        unlabeled=rows if len(rows) else None,
         seed=seed,
+        objective=objective,
+        unlabeled=rows if len(rows) else None,
         tag=f"student-{digest}",
     )
     return run.finish().trainer.evaluated
-
-
-def student_network(dataset: Dataset, config: FitConfig) -> Network:
-    """The network that a student is, with settings of its own on tables."""
-    network = network_for(SUPERVISED, dataset, config)
-    if dataset.raw is not None or dataset.has_encoded_features:
-        return network
-    steps = TABLE_STEPS if config.steps is None else config.steps
-    return replace(network, steps=steps, learning_rate=Cosine(TABLE_RATE, steps))
 
 
 def with_mixed_rows(dataset: Dataset, ensemble: Ensemble, seed: int) -> Examples:

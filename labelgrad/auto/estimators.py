@@ -93,7 +93,7 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
         )
         folds = make_folds(dataset.y, dataset.task, config.seed)
         models = base_models(config.base_models, config, dataset)
-        fits, notes = cross_fit(models, dataset, folds, seed=config.seed, workers=self.workers)
+        fits, notes = cross_fit(models, dataset, folds, config)
         self.ensemble_ = stack(fits, dataset, folds, class_prior)
         self.student_ = None
         if self.predictor == "student":

@@ -6,11 +6,11 @@ import inspect
 import time
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from labelgrad.auto.assemble import Fitted, assemble, subsample
 from labelgrad.auto.base_models.registry import base_models, with_steps_for_budget
-from labelgrad.auto.config import FitConfig, Options
+from labelgrad.auto.config import FitConfig
 from labelgrad.auto.cross_fit import cross_fit, make_folds
 from labelgrad.auto.data.read import read
 from labelgrad.auto.data.views import open_views
@@ -34,7 +34,7 @@ def fit(
     out: str | Path | None = None,
     resume: bool = False,
     events: Events = SILENT,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> Result:
     """Fit base models on few labels, stack them, and distil the ensemble into one network.
 
@@ -93,15 +93,7 @@ def fit(
         for note in notes:
             events.note(note)
 
-        cross_fits, left_out = cross_fit(
-            models,
-            train,
-            folds,
-            seed=config.seed,
-            workers=config.workers,
-            timeout=config.model_timeout,
-            events=events,
-        )
+        cross_fits, left_out = cross_fit(models, train, folds, config, events)
         ensemble = stack(cross_fits, train, folds, config.class_prior)
         student = distill(ensemble, train, config, folder=checkpoints, events=events)
         evaluation = evaluate(ensemble, student, seed=config.seed)

@@ -5,7 +5,6 @@ A hyperparameter that the data must choose is chosen inside `fit`, on the labels
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -126,7 +125,7 @@ def _cloned(estimator: Any, setting: Setting) -> Any:
     from sklearn.base import clone
 
     del setting
-    return clone(estimator) if hasattr(estimator, "get_params") else copy.deepcopy(estimator)
+    return clone(estimator, safe=False)
 
 
 def read_spread_labels(estimator: Any, X: Array, task: Task) -> Array:

@@ -18,7 +18,6 @@ any label at all.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -88,8 +87,6 @@ class FittedGraph:
     def predict(self, examples: Examples) -> Array:
         """The mass of known examples, and the weighted mean of a new one's neighbours."""
         places = fitted_positions(self.rows, examples)
-        if examples.X is self.graph.X:
-            places = np.arange(len(examples))
         mass = self.mass[places]
         new = np.flatnonzero(places < 0)
         for start in range(0, len(new), PART):
@@ -97,21 +94,15 @@ class FittedGraph:
             near, weights = self.graph.nearest(examples.X[some])
             shares = weights / weights.sum(1, keepdims=True)
             mass[some] = (shares[:, :, None] * self.mass[near]).sum(1)
-        return self._read(mass)
-
-    def _read(self, mass: Array) -> Array:
         if isinstance(self.task, Classification):
             # Where little arrives, all classes become equal.
-            share = mass * self.scale + 1e-6 * self._typical + 1e-300
+            typical = float((self.mass * self.scale).mean())
+            share = mass * self.scale + 1e-6 * typical + 1e-300
             every = np.arange(self.task.columns)
             return log_probabilities(share / share.sum(1, keepdims=True), every, self.task)
         weak = 1e-3 * self.mass[:, 1].mean() + 1e-300  # where little arrives, the mean of all
         mean = (mass[:, 0] + weak * self.scale[0]) / (mass[:, 1] + weak)
         return self.task.from_outputs(mean, self.scale[1])
-
-    @cached_property
-    def _typical(self) -> float:
-        return float((self.mass * self.scale).mean())
 
 
 class Graph:

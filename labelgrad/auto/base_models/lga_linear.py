@@ -82,9 +82,9 @@ class LGALinear:
         folds = inner_folds(y[labeled])
         if task.columns * (len(folds) + 1) > MAX_OUTPUTS:
             folds = []
-        path = follow_paths(scaled, y[labeled], folds, task.columns, seed)
-        point, logit_scale = path.best(y[labeled], folds)
-        weight, bias = path.head(point)
+        heads, outputs = follow_paths(scaled, y[labeled], folds, task.columns, seed)
+        point, logit_scale = best_point(outputs, y[labeled], folds)
+        weight, bias = (each.double().numpy() for each in heads[point])
         weight = logit_scale * weight / std
         return LinearHead(weight, logit_scale * bias - mean @ weight, task)
 
@@ -108,60 +108,48 @@ class LinearHead:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Paths:
-    """Heads at some points of the paths; the last path sees all labels, the others not a fold."""
+def follow_paths(
+    X: Tensor, y: Array, folds: list[Array], classes: int, seed: int
+) -> tuple[list[tuple[Tensor, Tensor]], Array]:
+    """All paths to their ends; the first `len(y)` rows of `X` are labeled.
 
-    heads: list[tuple[Tensor, Tensor]]  # at each point: (columns, paths, classes), (paths, classes)
-    outputs: Array  # (points, labeled examples, paths, classes)
-
-    def best(self, y: Array, folds: list[Array]) -> tuple[int, float]:
-        """The point and the logit scale of the lowest penalized loss of held-out labels."""
-        if not folds:
-            return len(self.heads) - 1, 1.0
-        held_out = [self.outputs[:, fold, path] for path, fold in enumerate(folds)]
-        outputs, labels = np.concatenate(held_out, axis=1), y[np.concatenate(folds)]
-        losses = np.empty((len(LOGIT_SCALES), len(self.heads)))
-        for place, scale in enumerate(LOGIT_SCALES):
-            logs = log_normalize(scale * outputs)  # (points, labels, classes)
-            right = logs[:, np.arange(len(labels)), labels].mean(1)
-            losses[place] = -right - DOUBT / len(labels) * logs.mean((1, 2))
-        points = np.arange(len(self.heads)) + 1
-        early = END_PREFERENCE / len(labels) * np.log(points / len(points)) ** 2
-        scale_at, point = np.unravel_index((losses + early).argmin(), losses.shape)
-        return int(point), float(LOGIT_SCALES[scale_at])
-
-    def head(self, point: int) -> tuple[Array, Array]:
-        """The weight and the bias of the path that sees all labels."""
-        weight, bias = self.heads[point]
-        return weight[:, -1].double().numpy(), bias[-1].double().numpy()
-
-
-def follow_paths(X: Tensor, y: Array, folds: list[Array], classes: int, seed: int) -> Paths:
-    """All paths to their ends; the first `len(y)` rows of `X` are labeled."""
+    The last path sees all labels, and each of the others all but those of a fold. Returned are the
+    weight and the bias of the last path at some points, and the outputs of all paths there for the
+    labeled examples, (points, labeled, paths, classes).
+    """
     labels = torch.from_numpy(y).repeat(len(folds) + 1, 1)  # (paths, labeled)
     for path, fold in enumerate(folds):
         labels[path, torch.from_numpy(fold)] = -1
     far = torch.from_numpy(has_rare_class(X.numpy(), labels.numpy(), classes))
-    heads = LinearHeads(
-        X,
-        labels,
-        classes,
-        constant=torch.where(far, LARGE_CONSTANT, CONSTANT) * X.shape[1] ** 0.5,
-        seed=seed,
-    )
-    unlabeled = len(X) - len(y)
-    steps = min(max(MIN_STEPS, VISITS * unlabeled // BATCH), MAX_STEPS)
-    points = max(2, min(POINTS, MAX_SAVED // heads.weight.numel()))
-    every, size = max(1, steps // points), (len(labels), classes)
+    constant = torch.where(far, LARGE_CONSTANT, CONSTANT) * X.shape[1] ** 0.5
+    heads = LinearHeads(X, labels, classes, constant=constant, seed=seed)
+    steps = min(max(MIN_STEPS, VISITS * (len(X) - len(y)) // BATCH), MAX_STEPS)
+    every = max(1, steps // max(2, min(POINTS, MAX_SAVED // heads.weight.numel())))
     found, outputs = [], []
     for step in range(1, steps + 1):
         heads.step()
         if step % every == 0:
             bias = heads.constant * heads.bias
-            found.append((heads.weight.unflatten(1, size).clone(), bias.view(size)))
+            found.append((heads.weight[:, -classes:].clone(), bias[-classes:]))
             outputs.append(heads.outputs(X[: len(y)]).double().numpy())
-    return Paths(found, np.stack(outputs))
+    return found, np.stack(outputs)
+
+
+def best_point(outputs: Array, y: Array, folds: list[Array]) -> tuple[int, float]:
+    """The point and the logit scale of the lowest penalized loss of held-out labels."""
+    points = np.arange(len(outputs)) + 1
+    if not folds:
+        return len(points) - 1, 1.0
+    held_out = [outputs[:, fold, path] for path, fold in enumerate(folds)]
+    logits, labels = np.concatenate(held_out, axis=1), y[np.concatenate(folds)]
+    losses = np.empty((len(LOGIT_SCALES), len(points)))
+    for place, scale in enumerate(LOGIT_SCALES):
+        logs = log_normalize(scale * logits)  # (points, labels, classes)
+        right = logs[:, np.arange(len(labels)), labels].mean(1)
+        losses[place] = -right - DOUBT / len(labels) * logs.mean((1, 2))
+    early = END_PREFERENCE / len(labels) * np.log(points / len(points)) ** 2
+    scale_at, point = np.unravel_index((losses + early).argmin(), losses.shape)
+    return int(point), float(LOGIT_SCALES[scale_at])
 
 
 def inner_folds(y: Array) -> list[Array]:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad.augment.views import ImageViews, Noise
-from labelgrad.auto.base_models.base import FittedModel
+from labelgrad.auto.base_models.base import FittedModel, predict_in_parts
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.task import Array, Regression, Task
@@ -100,18 +100,14 @@ class TrainedNetwork:
 
     def predict(self, examples: Examples) -> Array:
         """A prediction for each example."""
-        outputs = [self.outputs(part) for part in examples.parts()]
-        stacked = np.concatenate([*outputs, np.zeros((0, self.task.outputs))])
-        if isinstance(self.task, Regression):
-            return self.task.from_outputs(stacked, self.std)
-        return self.task.from_outputs(stacked / self.temperature)
+        return predict_in_parts(self._predict, examples, self.task.columns)
 
-    def outputs(self, examples: Examples) -> Array:
-        """What the network gives, (n, outputs), before the temperature."""
-        stored = _as_tensor(network_inputs(examples))
+    def _predict(self, part: Examples) -> Array:
         size = getattr(self.network, "predict_batch", PREDICT_BATCH)
-        found: Array = predict(self.network, self.scale(stored), batch_size=size).double().numpy()
-        return found.reshape(len(examples), self.task.outputs)
+        x = self.scale(network_inputs(part)[0])
+        found: Array = predict(self.network, x, batch_size=size).double().numpy()
+        outputs = found.reshape(len(part), self.task.outputs)
+        return self.task.from_outputs(outputs / self.temperature, self.std)
 
     def to_dict(self) -> dict[str, Any]:
         """All but the weights and the task, as JSON can hold it."""
@@ -154,7 +150,7 @@ class Network:
     array([0, 1])
     """
 
-    method: str
+    name: str  # of the method
     architecture: str
     steps: int
     learning_rate: float | Schedule
@@ -168,46 +164,37 @@ class Network:
     is_network: bool = True
 
     @property
-    def name(self) -> str:
-        """The training method."""
-        return self.method
-
-    @property
     def uses_unlabeled(self) -> bool:
         """Whether the method has a term for unlabeled examples."""
-        return self.method != SUPERVISED
+        return self.name != SUPERVISED
 
     def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
         """Train the network to its last step."""
-        unlabeled = np.flatnonzero(~task.is_labeled(y)) if self.uses_unlabeled else None
         with one_thread(examples.raw is None):
-            run = self.training(examples, y, task, unlabeled, seed).finish()
+            run = self.run(examples, y, task, seed=seed).finish()
             return self.trained(run.trainer.evaluated, examples, task)
-
-    def training(
-        self, examples: Examples, y: Array, task: Task, unlabeled: Array | None, seed: int = 0
-    ) -> Run:
-        """A training by the method."""
-        count = 0 if unlabeled is None else len(unlabeled)
-        make = partial(self._objective, examples, task, count)
-        return self.run(examples, y, task, make, unlabeled=unlabeled, seed=seed)
 
     def run(
         self,
         examples: Examples,
         y: Array,
         task: Task,
-        objective: Callable[[], Objective],
         *,
-        unlabeled: Array | None = None,
         seed: int = 0,
+        objective: Callable[[], Objective] | None = None,
+        unlabeled: Array | None = None,
         tag: str | None = None,
     ) -> Run:
-        """A training by any objective; `unlabeled` are the rows of its unlabeled batches.
+        """A training by the method, or by any objective.
 
-        `tag` names the folder of its checkpoints in place of the method.
+        `unlabeled` are the rows of the objective's unlabeled batches, and `tag` names the folder of
+        its checkpoints.
         """
-        x, scale = _as_tensor(network_inputs(examples)), input_scale(examples)
+        if objective is None:
+            unlabeled = np.flatnonzero(~task.is_labeled(y)) if self.uses_unlabeled else None
+            count = 0 if unlabeled is None else len(unlabeled)
+            objective = partial(self._objective, examples, task, count)
+        x, scale = network_inputs(examples)
         labels = torch.from_numpy(y).float() if isinstance(task, Regression) else y
         rows = torch.from_numpy(np.flatnonzero(task.is_labeled(y)))
         batches = partial(TensorBatches, x, seed=seed, transform=scale)
@@ -232,41 +219,35 @@ class Network:
         folder = None
         if self.folder is not None:
             seen = hashlib.blake2b(y.tobytes() + str(seed).encode(), digest_size=6).hexdigest()
-            folder = self.folder / f"{tag or self.method}-{seen}"
+            folder = self.folder / f"{tag or self.name}-{seen}"
         every = max(-(-self.steps // CHECKPOINTS), min(25, self.steps))
         return recipe.run(folder=folder, evaluate_every=every, checkpoint_every=every)
 
     def trained(self, module: nn.Module, examples: Examples, task: Task) -> TrainedNetwork:
         """A trained module with all that it takes to predict."""
-        return TrainedNetwork(
-            module.cpu().eval(),
-            self.architecture,
-            tuple(network_inputs(examples).shape[1:]),
-            input_scale(examples),
-            task,
-        )
+        x, scale = network_inputs(examples)
+        return TrainedNetwork(module.cpu().eval(), self.architecture, (*x.shape[1:],), scale, task)
 
     def make(self, examples: Examples, task: Task) -> nn.Module:
         """The module before its training, with random first weights unless it is given."""
         if self.module is not None:
             return copy.deepcopy(self.module)
-        shape = tuple(network_inputs(examples).shape[1:])
-        return build_network(self.architecture, shape, task.outputs)
+        return build_network(self.architecture, network_inputs(examples)[0].shape[1:], task.outputs)
 
     def _objective(self, examples: Examples, task: Task, unlabeled: int) -> Objective:
         slope = "forward-mode"
-        if self.module is not None and parts(self.method):
-            some = _as_tensor(network_inputs(examples[slice(0, 2)]))
-            slope = usable_slope(self.module, input_scale(examples)(some))
+        if self.module is not None and parts(self.name):
+            x, scale = network_inputs(examples[slice(0, 2)])
+            slope = usable_slope(self.module, scale(x))
         problem = Problem(
             unlabeled, task.outputs, min(BATCH, unlabeled), self.steps, task.loss, slope=slope
         )
-        return method(self.method, problem, {"vat": {"eps": self.vat_radius}})
+        return method(self.name, problem, {"vat": {"eps": self.vat_radius}})
 
     def _views(self, examples: Examples) -> Views | None:
         if examples.raw is None:
-            compares = any(every_method()[term].views for term in parts(self.method))
-            unit = input_scale(examples).factor  # a standard deviation of a column
+            compares = any(every_method()[term].views for term in parts(self.name))
+            unit = network_inputs(examples)[1].factor  # a standard deviation of a column
             return Noise(0.1 * unit, 0.5 * unit) if compares else None
         if examples.raw.ndim != 4:
             return None
@@ -304,7 +285,8 @@ def network_for(
         architecture = FINE_TUNED if config.fine_tune else OWN
     else:
         architecture = str(config.network or defaults.architecture)
-        check_architecture(architecture, network_inputs(dataset.examples).shape[1:], dataset.task)
+        shape = network_inputs(dataset.examples)[0].shape[1:]
+        check_architecture(architecture, shape, dataset.task)
     return Network(
         name,
         architecture,
@@ -379,23 +361,17 @@ def usable_method(name: str, dataset: Dataset) -> str:
     return "+".join(terms) if terms and len(dataset.unlabeled) >= 2 else SUPERVISED
 
 
-def network_inputs(examples: Examples) -> Array:
-    """The stored examples that networks see."""
-    return examples.X if examples.raw is None else examples.raw
+def network_inputs(examples: Examples) -> tuple[Tensor, InputScale]:
+    """The stored examples that networks see, in the same memory, and how they become inputs.
 
-
-def _as_tensor(stored: Array) -> Tensor:
-    """The same memory as a tensor, which nobody writes to even if it could not be written to."""
-    with warnings.catch_warnings():
+    Rows of a table get the length 3, pixels are from -1 to 1, and tokens stay as they are.
+    """
+    with warnings.catch_warnings():  # nobody writes to it
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(np.asarray(stored))
-
-
-def input_scale(examples: Examples) -> InputScale:
-    """How stored examples become inputs: rows of length 3, pixels from -1 to 1, tokens as is."""
+        x = torch.from_numpy(np.asarray(examples.X if examples.raw is None else examples.raw))
     if examples.raw is None:
-        return InputScale(ROW_LENGTH / math.sqrt(examples.X.shape[1]))
-    return InputScale(2 / 255, -1.0) if examples.raw.ndim == 4 else InputScale()
+        return x, InputScale(ROW_LENGTH / math.sqrt(x.shape[1]))
+    return x, InputScale(2 / 255, -1.0) if x.ndim == 4 else InputScale()
 
 
 def build_network(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
@@ -445,10 +421,9 @@ def check_architecture(name: str, shape: Sequence[int], task: Task) -> None:
 
 def seconds_per_step(network: Network, dataset: Dataset) -> float:
     """How long a training step takes, by a few steps that are discarded."""
-    unlabeled = dataset.unlabeled if network.uses_unlabeled else None
     tried = replace(network, folder=None)
     with one_thread(dataset.raw is None):
-        trainer = tried.training(dataset.examples, dataset.y, dataset.task, unlabeled).trainer
+        trainer = tried.run(dataset.examples, dataset.y, dataset.task).trainer
         for _ in range(WARM_UP_STEPS):
             trainer.step()
         began, steps = time.perf_counter(), 0

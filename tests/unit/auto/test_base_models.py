@@ -216,7 +216,7 @@ def test_a_network_resumes_to_the_same_bits(tmp_path) -> None:
     whole = Network("lga", "mlp-8", 60, 1e-2)
     expected = whole.fit(examples, y, task=task, seed=0).predict(examples)
     kept = Network("lga", "mlp-8", 60, 1e-2, folder=tmp_path)
-    run = kept.training(examples, y, task, np.flatnonzero(y < 0))
+    run = kept.run(examples, y, task)
     for record in run:
         if record["step"] == 40:
             break

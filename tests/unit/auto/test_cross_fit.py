@@ -40,6 +40,7 @@ def table(task: Task, n: int = 120, labels: int = 24, seed: int = 0) -> tuple[Da
 
 TWO = Classification(("no", "yes"))
 QUICK = FitConfig(base_models="linear, extra trees, neighbours", steps=60)
+TWO_WORKERS = FitConfig(workers=2, model_timeout=60.0)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def fit_all(dataset: Dataset, config: FitConfig = QUICK) -> Fitted:
     task = dataset.task
     folds = make_folds(dataset.y, task, config.seed)
     models = base_models(config.base_models, config, dataset)
-    fits, notes = cross_fit(models, dataset, folds, seed=config.seed)
+    fits, notes = cross_fit(models, dataset, folds, config)
     ensemble = stack(fits, dataset, folds, config.class_prior)
     student = distill(ensemble, dataset, config)
     return Fitted(folds, ensemble, student, evaluate(ensemble, student), notes)
@@ -141,7 +142,7 @@ def test_models_that_fail_are_left_out_with_a_note() -> None:
     dataset, _ = table(TWO)
     folds = make_folds(dataset.y, TWO, 0)
     bad = [Bad(how) for how in ("raises", "shape", "not finite", "does not sum", "sleeps")]
-    fits, notes = cross_fit([*bad, Spy()], dataset, folds, timeout=0.2)
+    fits, notes = cross_fit([*bad, Spy()], dataset, folds, FitConfig(model_timeout=0.2))
     assert [fit.name for fit in fits] == ["spy"]
     expected = ["no luck.", "shape (6, 7)", "not finite", "sum to 2", "more than 0.2 s"]
     assert len(notes) == 5
@@ -164,7 +165,7 @@ def test_workers_and_this_process_give_the_same_bits() -> None:
     seen: list[tuple[int, int]] = []
     events = Events()
     events.progress = lambda stage, done, total: seen.append((done, total))  # type: ignore[method-assign]
-    many, notes = cross_fit(*arguments, workers=2, timeout=60.0, events=events)
+    many, notes = cross_fit(*arguments, TWO_WORKERS, events)
     assert seen[-1][0] == seen[-1][1] == len(seen)
     assert "sum to 2" in notes[0]
     for one, other in zip(alone, many, strict=True):
@@ -180,7 +181,7 @@ def test_a_model_that_takes_too_long_in_a_worker_is_killed() -> None:
     folds = make_folds(dataset.y, TWO, 0)
     models = [Bad("sleeps", seconds=600.0), *base_models(("linear",), FitConfig(), dataset)]
     began = time.perf_counter()
-    fits, notes = cross_fit(models, dataset, folds, workers=2, timeout=60.0)
+    fits, notes = cross_fit(models, dataset, folds, TWO_WORKERS)
     assert notes == ["Base model 'sleeps' is left out: it took more than 60 s."]
     assert [fit.name for fit in fits] == ["linear"]
     assert time.perf_counter() - began < 300
@@ -305,7 +306,7 @@ def test_the_student_agrees_with_the_ensemble(classes: tuple[Fitted, Dataset, Ar
     assert TWO.error(prediction, truth) < 0.25
     assert student.out_of_fold is not None
     assert student.out_of_fold.shape == (24, 2)
-    assert 0.5 < student.temperature < 2
+    assert 0.5 < student.network.temperature < 2
 
 
 def test_the_evaluation_tells_what_came_of_it(classes: tuple[Fitted, Dataset, Array]) -> None:
