@@ -265,7 +265,7 @@ def rank(
         ComparedModel(
             name,
             errors[name],
-            _std_over_seeds(task, mine),
+            float(np.std(_by_seed(task, mine), ddof=1)) if seeds > 1 else 0.0,
             None if name == best else interval(tables[name] - tables[best], level),
             losses[name],
             _mean(mine, "seconds"),
@@ -317,10 +317,9 @@ def _table(task: str, lines: Sequence[Line], rows: Sequence[int]) -> Array:
     return linear
 
 
-def _std_over_seeds(task: str, lines: Sequence[Line]) -> float:
+def _by_seed(task: str, lines: Sequence[Line]) -> Array:
     means = np.array([np.mean(line["mistakes"]) for line in lines])
-    errors = means if task == Classification.name else np.sqrt(means)
-    return float(errors.std(ddof=1)) if len(errors) > 1 else 0.0
+    return means if task == Classification.name else np.sqrt(means)
 
 
 def _and(names: Sequence[str]) -> str:

@@ -206,18 +206,9 @@ def stack(
             f"predictions."
         )
     named = {each.name: weight for each, weight in zip(cross_fits, weights, strict=True)}
-    ensemble = Ensemble(
-        cross_fits,
-        named,
-        fold_weights,
-        prior,
-        prior,
-        out_of_fold,
-        dataset,
-        folds,
-        class_prior,
-        notes,
-    )
+    shares = prior, prior  # of the labels, and of all examples until they are known
+    ensemble = Ensemble(cross_fits, named, fold_weights, *shares, out_of_fold, dataset, folds)
+    ensemble = replace(ensemble, given_prior=class_prior, notes=notes)
     return _with_class_prior(ensemble) if is_classes else ensemble
 
 

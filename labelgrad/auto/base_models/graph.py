@@ -89,11 +89,10 @@ class FittedGraph:
         places = fitted_positions(self.rows, examples)
         mass = self.mass[places]
         new = np.flatnonzero(places < 0)
-        for start in range(0, len(new), PART):
-            some = new[start : start + PART]
-            near, weights = self.graph.nearest(examples.X[some])
+        if len(new):
+            near, weights = self.graph.nearest(examples.X[new])
             shares = weights / weights.sum(1, keepdims=True)
-            mass[some] = (shares[:, :, None] * self.mass[near]).sum(1)
+            mass[new] = (shares[:, :, None] * self.mass[near]).sum(1)
         if isinstance(self.task, Classification):
             # Where little arrives, all classes become equal.
             typical = float((self.mass * self.scale).mean())

@@ -238,46 +238,38 @@ class LinearHeads:
         """Move all heads, and the labels of the examples in the batch, once."""
         seen = self._labeled_order.places(self.index)
         drawn = self._unlabeled_order.places(self.index)
+        self.index += 1
         x = self.unlabeled[drawn]
         probabilities = self.outputs(torch.cat([self.labeled[seen], x])).softmax(-1)
         true, imputed = probabilities[: len(seen)], probabilities[len(seen) :]
         labels = self.loss.impute(self.values[drawn, :, 0])
         residual = ((imputed - labels) / len(drawn)).flatten(1)
-        slope = self._slopes(seen, drawn, x, true, residual)
+        # How the outputs of drawn examples answer to a move along the gap of the gradients.
+        sees, decay = self._sees[seen], GRADIENT_DECAY
+        errors = (true * sees - self._truth[seen]) / sees.sum(0).clamp_min(1)
+        self._average.mul_(decay).index_add_(0, seen, errors.flatten(1), alpha=1 - decay)
+        self._average_weight += (1 - decay) * (1 - self._average_weight)
+        unbiased = 1 / self._average_weight
+        slope = torch.addmm(
+            self._products[drawn] @ self._average, x @ x.t(), residual, beta=unbiased, alpha=-1
+        )
+        slope += self.constant.square() * (unbiased * self._average.sum(0) - residual.sum(0))
+        slope = slope.view_as(imputed)
         slope = slope - (imputed * slope).sum(-1, keepdim=True)
         self._update_labels(drawn, self.loss.pull_back(2 / len(drawn) * slope, labels))
         torch.mm(x.t(), residual, out=self.weight.grad)
         torch.mul(self.constant, residual.sum(0), out=self.bias.grad)
         self.optimizer.step()
-        self.index += 1
 
     def outputs(self, x: Tensor) -> Tensor:
         """Logits (examples, paths, classes)."""
-        return self._by_path(torch.addmm(self.constant * self.bias, x, self.weight))
-
-    def _slopes(
-        self, seen: Tensor, drawn: Tensor, x: Tensor, probabilities: Tensor, residual: Tensor
-    ) -> Tensor:
-        """How the outputs of drawn examples answer to a move along the gap of the gradients."""
-        sees = self._sees[seen]
-        errors = (probabilities * sees - self._truth[seen]) / sees.sum(0).clamp_min(1)
-        self._average.mul_(GRADIENT_DECAY).index_add_(
-            0, seen, errors.flatten(1), alpha=1 - GRADIENT_DECAY
-        )
-        self._average_weight += (1 - GRADIENT_DECAY) * (1 - self._average_weight)
-        unbiased = 1 / self._average_weight
-        labeled = self._products[drawn] @ self._average
-        slopes = torch.addmm(labeled, x @ x.t(), residual, beta=unbiased, alpha=-1)
-        slopes += self.constant.square() * (unbiased * self._average.sum(0) - residual.sum(0))
-        return self._by_path(slopes)
-
-    def _by_path(self, columns: Tensor) -> Tensor:
-        return columns.view(len(columns), self.paths, self.classes)
+        columns = torch.addmm(self.constant * self.bias, x, self.weight)
+        return columns.view(len(x), self.paths, self.classes)
 
     def _update_labels(self, drawn: Tensor, slope: Tensor) -> None:
         """Add a slope to the evidence of each drawn example; one drawn twice gets the sum."""
         rows, place = drawn.unique(return_inverse=True)
         summed = slope.new_zeros(len(rows), *slope.shape[1:]).index_add_(0, place, slope)
         values = self.values[rows]
-        self.rule.step(values.flatten(0, 1), summed.flatten(0, 1), self.index + 1, self.loss)
+        self.rule.step(values.flatten(0, 1), summed.flatten(0, 1), self.index, self.loss)
         self.values[rows] = values

@@ -53,20 +53,6 @@ PREDICT_BATCH = 1000  # examples
 WARM_UP_STEPS, MEASURED_STEPS, MAX_MEASURING = 2, 20, 2.0  # seconds
 
 
-@dataclass(frozen=True)
-class Defaults:
-    """How a network is trained unless the user says otherwise."""
-
-    architecture: str
-    steps: int
-    learning_rate: float
-    vat_radius: float = 0.3
-
-
-TABLE = Defaults("mlp", 2000, 1e-3)
-FEATURES = Defaults("linear", 300, 5e-3)  # a head on an encoder's features
-IMAGES = Defaults("wrn-10-1", 1000, 1e-3, vat_radius=1.0)
-FINE_TUNING = Defaults(FINE_TUNED, 200, 5e-3, vat_radius=1.0)
 REGRESSION_RATE = 2e-4  # on tables
 REGRESSION_STEPS, STEPS_PER_LABEL = (300, 5000), 5  # overfitted values are worse than half-learned
 
@@ -263,6 +249,13 @@ class Network:
         return partial(parameter_groups, learning_rate=rate, fraction=self.encoder_rate)
 
 
+# How a network is trained unless the user says otherwise.
+TABLE = Network(SUPERVISED, "mlp", 2000, 1e-3)
+FEATURES = Network(SUPERVISED, "linear", 300, 5e-3)  # a head on an encoder's features
+IMAGES = Network(SUPERVISED, "wrn-10-1", 1000, 1e-3, vat_radius=1.0)
+FINE_TUNING = Network(SUPERVISED, FINE_TUNED, 200, 5e-3, vat_radius=1.0)
+
+
 def network_for(
     name: str,
     dataset: Dataset,
@@ -280,19 +273,18 @@ def network_for(
         module = module or module_to_fine_tune(dataset, config)
     elif isinstance(config.network, nn.Module):
         module = config.network
-    defaults = _defaults(dataset, config)
+    usual = _usual_network(dataset, config)
     if module is not None:
         architecture = FINE_TUNED if config.fine_tune else OWN
     else:
-        architecture = str(config.network or defaults.architecture)
+        architecture = str(config.network or usual.architecture)
         shape = network_inputs(dataset.examples)[0].shape[1:]
         check_architecture(architecture, shape, dataset.task)
-    return Network(
-        name,
-        architecture,
-        defaults.steps if config.steps is None else config.steps,
-        defaults.learning_rate,
-        defaults.vat_radius,
+    return replace(
+        usual,
+        name=name,
+        architecture=architecture,
+        steps=usual.steps if config.steps is None else config.steps,
         module=module,
         encoder_rate=config.fine_tune,
         mirror=config.mirror,
@@ -328,7 +320,7 @@ def module_to_fine_tune(dataset: Dataset, config: FitConfig) -> nn.Module:
     return fine_tuned_network(state, dataset.task.outputs, config)
 
 
-def _defaults(dataset: Dataset, config: FitConfig) -> Defaults:
+def _usual_network(dataset: Dataset, config: FitConfig) -> Network:
     if config.fine_tune:
         return FINE_TUNING
     if dataset.raw is not None:
@@ -339,7 +331,7 @@ def _defaults(dataset: Dataset, config: FitConfig) -> Defaults:
     if not is_regression:
         return TABLE
     steps = int(np.clip(STEPS_PER_LABEL * len(dataset.labeled), *REGRESSION_STEPS))
-    return Defaults("mlp", steps, REGRESSION_RATE)
+    return replace(TABLE, steps=steps, learning_rate=REGRESSION_RATE)
 
 
 def usable_method(name: str, dataset: Dataset) -> str:

@@ -30,51 +30,38 @@ from labelgrad.nearest import did_you_mean
 TREES = {"n_estimators": 200, "seeded": "random_state"}
 # scikit-learn's default of 20 examples in a leaf would be all labels there are.
 HISTOGRAM = {"min_samples_leaf": 3, "early_stopping": False, "seeded": "random_state"}
-CATBOOST = {
-    "iterations": 200,
-    "seeded": "random_seed",
-    "verbose": 0,
-    "allow_writing_files": False,
-    "thread_count": 1,
-}
+CATBOOST = {"iterations": 200, "seeded": "random_seed", "thread_count": 1}
+CATBOOST |= {"verbose": 0, "allow_writing_files": False}
 
 
-def _pair(path: str, **parameters: Any) -> tuple[e.Make, e.Make]:
+def _family(
+    name: str, path: str, read: e.Read = e.read_probabilities, **parameters: Any
+) -> EstimatorModel:
     """The classifier and the regressor of a family of estimators."""
-    classifier, regressor = path + "Classifier", path + "Regressor"
-    return partial(e.build, classifier, **parameters), partial(e.build, regressor, **parameters)
+    kinds = (partial(e.build, path + kind, **parameters) for kind in ("Classifier", "Regressor"))
+    return EstimatorModel(name, *kinds, read=read)
 
 
-logistic_regression = partial(e.build, "sklearn.linear_model.LogisticRegression", max_iter=500)
-label_spreading = partial(
-    e.build, "sklearn.semi_supervised.LabelSpreading", kernel="knn", n_neighbors=10
-)
+LINEAR = "sklearn.linear_model"
+SPREADING = partial(e.build, "sklearn.semi_supervised.LabelSpreading", kernel="knn", n_neighbors=10)
 ESTIMATORS = (
     EstimatorModel(
-        "linear",
-        e.tuned_logistic_regression,
-        partial(e.build, "sklearn.linear_model.BayesianRidge"),
+        "linear", e.tuned_logistic_regression, partial(e.build, f"{LINEAR}.BayesianRidge")
     ),
     EstimatorModel("self-training", e.self_training, uses_unlabeled=True),
-    EstimatorModel(
-        "label spreading", label_spreading, read=e.read_spread_labels, uses_unlabeled=True
-    ),
-    EstimatorModel(
-        "random forest", *_pair("sklearn.ensemble.RandomForest", **TREES), read=e.read_trees
-    ),
-    EstimatorModel(
-        "extra trees", *_pair("sklearn.ensemble.ExtraTrees", **TREES), read=e.read_trees
-    ),
+    EstimatorModel("label spreading", SPREADING, read=e.read_spread_labels, uses_unlabeled=True),
+    _family("random forest", "sklearn.ensemble.RandomForest", e.read_trees, **TREES),
+    _family("extra trees", "sklearn.ensemble.ExtraTrees", e.read_trees, **TREES),
     EstimatorModel("gaussian process", e.gaussian_classifier, e.gaussian_regressor),
-    EstimatorModel("catboost", *_pair("catboost.CatBoost", **CATBOOST)),
-    EstimatorModel("tabicl", *_pair("tabicl.TabICL", seeded="random_state")),
+    _family("catboost", "catboost.CatBoost", **CATBOOST),
+    _family("tabicl", "tabicl.TabICL", seeded="random_state"),
     # Baselines for comparisons, which are not stacked by default.
-    EstimatorModel("logistic regression", logistic_regression),
     EstimatorModel(
-        "gradient boosting", *_pair("sklearn.ensemble.HistGradientBoosting", **HISTOGRAM)
+        "logistic regression", partial(e.build, f"{LINEAR}.LogisticRegression", max_iter=500)
     ),
+    _family("gradient boosting", "sklearn.ensemble.HistGradientBoosting", **HISTOGRAM),
     EstimatorModel("support vectors", e.support_vectors, partial(e.build, "sklearn.svm.SVR")),
-    EstimatorModel("majority", *_pair("sklearn.dummy.Dummy")),
+    _family("majority", "sklearn.dummy.Dummy"),
 )
 BASE_MODELS: dict[str, Callable[[], BaseModel]] = {
     **{model.name: partial(replace, model) for model in ESTIMATORS},
