@@ -50,8 +50,8 @@ class Classification:
     >>> task.is_labeled(np.array([0, -1, 1]))
     array([ True, False,  True])
     >>> prediction = np.log([[0.9, 0.1], [0.4, 0.6]])
-    >>> task.display(task.point(prediction)), task.confidence(prediction)
-    (['cat', 'dog'], array([0.9, 0.6]))
+    >>> task.display(task.point(prediction))
+    ['cat', 'dog']
     >>> task.error(prediction, np.array([0, 0]))
     0.5
     """
@@ -85,11 +85,6 @@ class Classification:
     def point(self, prediction: Array) -> Array:
         """The most probable target."""
         most: Array = prediction.argmax(1)
-        return most
-
-    def confidence(self, prediction: Array) -> Array:
-        """The probability of the most probable class."""
-        most: Array = np.exp(prediction.max(1))
         return most
 
     def losses(self, prediction: Array, y: Array) -> Array:
@@ -154,10 +149,6 @@ class Regression:
     def point(self, prediction: Array) -> Array:
         """The expected target."""
         return prediction[:, 0]
-
-    def confidence(self, prediction: Array) -> Array:
-        """Values have no probability: NaN throughout."""
-        return np.full(len(prediction), np.nan)
 
     def losses(self, prediction: Array, y: Array) -> Array:
         """The negative log likelihood of each value, without its constant."""
