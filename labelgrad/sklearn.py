@@ -182,7 +182,7 @@ class PartlyLabeledClassifier(PartlyLabeled, ClassifierMixin):  # type: ignore[m
 
     def predict(self, X: ArrayLike) -> Array:
         """The most probable class of each row."""
-        places = self.predict_proba(X).argmax(1)  # type: ignore[attr-defined]
+        places = self.predict_proba(X).argmax(1)
         predicted: Array = self.classes_[places]
         return predicted
 
@@ -206,7 +206,7 @@ class PartlyLabeledRegressor(PartlyLabeled, RegressorMixin):  # type: ignore[mis
 
     def predict(self, X: ArrayLike) -> Array:
         """The value of each row."""
-        return self._in_units(self._predict(X)[:, 0])  # type: ignore[attr-defined]
+        return self._in_units(self._predict(X)[:, 0])
 
 
 @dataclass(eq=False, repr=False)

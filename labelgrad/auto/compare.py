@@ -83,8 +83,8 @@ class Comparison:
             + (each.loss, each.seconds)
             for each in sorted(self.models, key=lambda model: (model.error, model.loss))
         ]
-        numbers = dict.fromkeys(COLUMNS, pl.Float64())
-        return pl.DataFrame(rows, {"model": pl.String()} | numbers, orient="row")
+        types = {"model": pl.String} | dict.fromkeys(COLUMNS, pl.Float64)
+        return pl.DataFrame(rows, types, orient="row")
 
     @property
     def summary(self) -> str:

@@ -93,7 +93,8 @@ class Classification:
 
     def mistakes(self, prediction: Array, y: Array) -> Array:
         """1 for each wrong prediction, and 0 for the others."""
-        return (self.point(prediction) != y).astype(int)
+        wrong: Array = (self.point(prediction) != y).astype(int)
+        return wrong
 
     def error(self, prediction: Array, y: Array, weight: Array | None = None) -> float:
         """The share of wrong predictions."""

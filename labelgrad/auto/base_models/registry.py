@@ -27,10 +27,11 @@ from labelgrad.auto.data.dataset import Dataset
 from labelgrad.methods import SUPERVISED, every_method
 from labelgrad.nearest import did_you_mean
 
-TREES = {"n_estimators": 200, "seeded": "random_state"}
+SEEDED: dict[str, Any] = {"seeded": "random_state"}
+TREES = {"n_estimators": 200} | SEEDED
 # scikit-learn's default of 20 examples in a leaf would be all labels there are.
-HISTOGRAM = {"min_samples_leaf": 3, "early_stopping": False, "seeded": "random_state"}
-CATBOOST = {"iterations": 200, "seeded": "random_seed", "thread_count": 1}
+HISTOGRAM = {"min_samples_leaf": 3, "early_stopping": False} | SEEDED
+CATBOOST: dict[str, Any] = {"iterations": 200, "seeded": "random_seed", "thread_count": 1}
 CATBOOST |= {"verbose": 0, "allow_writing_files": False}
 
 
@@ -38,8 +39,9 @@ def _family(
     name: str, path: str, read: e.Read = e.read_probabilities, **parameters: Any
 ) -> EstimatorModel:
     """The classifier and the regressor of a family of estimators."""
-    kinds = (partial(e.build, path + kind, **parameters) for kind in ("Classifier", "Regressor"))
-    return EstimatorModel(name, *kinds, read=read)
+    classifier = partial(e.build, path + "Classifier", **parameters)
+    regressor = partial(e.build, path + "Regressor", **parameters)
+    return EstimatorModel(name, classifier, regressor, read=read)
 
 
 LINEAR = "sklearn.linear_model"
@@ -54,7 +56,7 @@ ESTIMATORS = (
     _family("extra trees", "sklearn.ensemble.ExtraTrees", e.read_trees, **TREES),
     EstimatorModel("gaussian process", e.gaussian_classifier, e.gaussian_regressor),
     _family("catboost", "catboost.CatBoost", **CATBOOST),
-    _family("tabicl", "tabicl.TabICL", seeded="random_state"),
+    _family("tabicl", "tabicl.TabICL", **SEEDED),
     # Baselines for comparisons, which are not stacked by default.
     EstimatorModel(
         "logistic regression", partial(e.build, f"{LINEAR}.LogisticRegression", max_iter=500)
