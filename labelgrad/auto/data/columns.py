@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -218,24 +218,11 @@ class Encoded:
 Column = Number | Category | Encoded
 
 
-def encode_rows(columns: Sequence[Column], values: Sequence[Array], X: Array) -> None:
-    """Write the features of parsed cells into rows of X."""
-    place = 0
-    for column, mine in zip(columns, values, strict=True):
-        X[:, place : place + column.width] = column.encode(mine)
-        place += column.width
-
-
-def column_to_dict(column: Column) -> dict[str, Any]:
-    """A column as JSON can hold it."""
-    return {"kind": column.kind, **asdict(column)}
-
-
 def column_from_dict(saved: Mapping[str, Any]) -> Column:
-    """The column that `column_to_dict` wrote down.
+    """The column out of its kind and its fields, as JSON holds them.
 
     >>> age = Number("age", median=30.0, missing=True, format=NumberFormat(","))
-    >>> column_from_dict(column_to_dict(age)) == age
+    >>> column_from_dict({"kind": "number", **asdict(age)}) == age
     True
     """
     values = dict(saved)
@@ -258,20 +245,12 @@ class Guess:
 
     name: str
     holds: str
-    formats: Sequence[Format] = ()
+    formats: Sequence[Format | None] = (None,)  # None is how programs write numbers
     is_string: bool = False
-    numbers: pl.Series | None = None  # in strings as programs write them
-
-    @property
-    def format(self) -> Format | None:
-        """The format that is settled on."""
-        return self.formats[0] if self.formats else None
 
 
-def guess(
-    name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = True, hold: bool = True
-) -> Guess:
-    """Look at a column: plain numbers, which may be held, or numbers or dates in formats, or texts.
+def guess(name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = True) -> Guess:
+    """Look at a column: plain numbers, or numbers or dates in formats, or texts.
 
     >>> ages = pl.DataFrame({"age": ["1", "NA", "3"], "pet": ["cat", "dog", ""]})
     >>> [guess(name, ages[name].dtype, ages.get_column).holds for name in ages.columns]
@@ -279,10 +258,10 @@ def guess(
     """
     if dtype != pl.String:
         holds = holds_of(dtype)
-        return Guess(name, holds, [DateFormat()] if holds == DATES else [])
+        return Guess(name, holds, [DateFormat() if holds == DATES else None])
     numbers, texts = parse_cells(cells_of(name), None)
     if numbers.null_count() == texts.null_count():
-        return Guess(name, NUMBERS, is_string=True, numbers=numbers if hold else None)
+        return Guess(name, NUMBERS, is_string=True)
     different = texts.drop_nulls().unique(maintain_order=True)
     head = different.head(HEAD)
     if number_formats(head) and (found := number_formats(different)):
@@ -295,7 +274,7 @@ def guess(
 def settle_numbers(guesses: Mapping[str, Guess], cells_of: CellsOf, separator: str) -> list[str]:
     """Leave each column of numbers one format, by what the others show; returns notes."""
     strings = [each for each in guesses.values() if each.holds == NUMBERS and each.is_string]
-    if not any(each.formats for each in strings):
+    if not any(each.formats[0] for each in strings):
         return []
     shown = {each.name: _decimal_sign(each, cells_of) for each in strings}
     unsure, commas, points, dots = (
@@ -311,7 +290,7 @@ def settle_numbers(guesses: Mapping[str, Guess], cells_of: CellsOf, separator: s
         ]
     dots = dots if comma and commas else []
     for name in dots:
-        guesses[name].formats, guesses[name].numbers = [NumberFormat(",", ".")], None
+        guesses[name].formats = [NumberFormat(",", ".")]
     if points or commas:
         sign = "point" if points else "comma"
         why = f"as {join_few(points or commas, most=2)} has a decimal {sign}"
@@ -335,7 +314,7 @@ def _decimal_sign(each: Guess, cells_of: CellsOf) -> str:
     """What a column of numbers in strings shows of the decimal sign in its file."""
     if len(each.formats) > 1:
         return "unsure"
-    form = each.format
+    form = each.formats[0]
     if isinstance(form, NumberFormat) and "," in (form.decimal, form.thousands):
         return form.decimal
     cells = clean(cells_of(each.name))
@@ -381,8 +360,8 @@ def fit_column(found: Guess, cells: pl.Series, *, is_file: bool = True) -> Colum
         return "lists, bytes or other objects"
     if found.holds == TEXTS:
         return _fit_category(found.name, text_counts(cells))
-    values = Number(found.name, format=found.format).parse(cells)
-    number = fit_number(found.name, values, found.format)
+    values = Number(found.name, format=found.formats[0]).parse(cells)
+    number = fit_number(found.name, values, found.formats[0])
     if not np.isfinite(values).any():
         return "empty"
     if number.low == number.high and not number.missing:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-import sys
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import polars as pl
 
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.columns import join_few
-from labelgrad.auto.data.dataset import Dataset, Examples, NewExamples
+from labelgrad.auto.data.dataset import Dataset, Examples, NewExamples, Preprocessor
+from labelgrad.auto.data.sources import read_pairs
 from labelgrad.auto.data.targets import read_targets
 from labelgrad.auto.encoders.features import NothingToLearnError, State, check_state, encoder_names
 from labelgrad.auto.encoders.find import check_encoder
 from labelgrad.auto.encoders.fine_tuning import raw_inputs
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.task import Array
-from labelgrad.auto.text_files import read_pairs
 
 LABELS_FILE = "labels.csv"
 HIDDEN = (".", "__MACOSX")  # beginnings of names
@@ -95,7 +96,7 @@ def labeled_files(
 
 
 @dataclass(eq=False)
-class FolderPreprocessor:
+class FolderPreprocessor(Preprocessor):
     """How a folder became features; a subclass reads files of one kind."""
 
     state: State | None  # of the encoder
@@ -105,81 +106,34 @@ class FolderPreprocessor:
     suffixes: ClassVar[tuple[str, ...]]  # of files that are examples
 
     @classmethod
-    def fit(cls, folder: Path, files: Files, config: FitConfig, events: Events) -> FittedFolder:
-        """Decide how the files of a folder become features."""
-        raise NotImplementedError
+    @abstractmethod
+    def fit(
+        cls, folder: Path, files: Files, config: FitConfig, events: Events
+    ) -> tuple[Self, NewExamples, Sequence[str]]:
+        """Decide how the files of a folder become features; with notes on them."""
 
+    @abstractmethod
     def transform_files(self, files: Files, config: FitConfig, events: Events) -> NewExamples:
         """Some files as the models see them."""
-        raise NotImplementedError
 
     def encoded(self, X: Array, items: Sequence[Any], config: FitConfig) -> Examples:
         """Features of an encoder, with what it computed them from if it is to be fine-tuned."""
         raw = raw_inputs(self.state, items, config) if self.state and self.fine_tune else None
         return Examples(X, raw)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
-        return asdict(self)
-
-    def transform(
-        self, data: str | Path, config: FitConfig, events: Events = SILENT
-    ) -> NewExamples:
-        """All files of a folder and its sub-folders, or one file, as the models see them."""
-        return next(self._parts(Path(data), sys.maxsize, config, events))
-
-    def transform_in_parts(
-        self, data: str | Path, config: FitConfig, events: Events = SILENT
-    ) -> Iterator[NewExamples]:
-        """The same, some thousand files at a time; no part is empty."""
-        return self._parts(Path(data), PART, config, events)
-
-    def _parts(
-        self, data: Path, size: int, config: FitConfig, events: Events
-    ) -> Iterator[NewExamples]:
-        """The last part has what was skipped."""
-        inside, refused = {data.name: data}, dict[str, str]()
-        names = [data.name]
-        if not data.is_file():
-            inside, refused = list_files(data, strict=config.strict)
-            names = [name for name in inside if name.lower().endswith(self.suffixes)]
-        if not names:
-            raise ValueError(f"The folder {data} contains no {self.kind}.")
-        skipped: Skipped = []
-        before = None
-        for start in range(0, len(names), size):
-            some = {name: inside[name] for name in names[start : start + size]}
-            part = self.transform_files(some, config, events)
-            skipped += part.skipped
-            if len(part.ids):
-                if before is not None:
-                    yield before
-                before = replace(part, skipped=())
-        if before is None:
-            raise ValueError(none_readable(skipped))
-        yield replace(before, skipped=[*skipped, *refused.items()])
-
-
-FittedFolder = tuple[FolderPreprocessor, NewExamples, Sequence[str]]  # with notes on the features
-
-
-class Folders:
-    """Reads folders of one kind of files."""
-
-    def __init__(self, preprocessor: type[FolderPreprocessor]):
-        self.preprocessor, self.name = preprocessor, preprocessor.kind
-
-    def takes(self, data: Any) -> bool:
+    @classmethod
+    def takes(cls, data: Any) -> bool:
         """Whether it is a folder; others that contain tables or texts are taken before."""
         return isinstance(data, Path) and data.is_dir()
 
-    def read(self, data: Path, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
+    @classmethod
+    def read(cls, data: Path, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
         """The files of a folder with the labels they have."""
         del y  # labels are in the folder
-        check_encoder(config, self.name)
-        given = labeled_files(data, config, self.preprocessor.suffixes, self.name)
+        check_encoder(config, cls.kind)
+        given = labeled_files(data, config, cls.suffixes, cls.kind)
         try:
-            preprocessor, found, notes = self.preprocessor.fit(data, given.files, config, events)
+            preprocessor, found, notes = cls.fit(data, given.files, config, events)
         except NothingToLearnError as error:
             raise ValueError(f"Nothing can be learned from {data}: {error}.") from None
         labels = pl.Series([given.labels.get(name, "") for name in found.ids], dtype=pl.String)
@@ -198,10 +152,41 @@ class Folders:
             skipped=[*found.skipped, *given.refused.items()],
         )
 
-    def preprocessor_from_dict(self, saved: Mapping[str, Any]) -> FolderPreprocessor:
+    def transform_in_parts(
+        self, data: Any, config: FitConfig, events: Events = SILENT, size: int | None = PART
+    ) -> Iterator[NewExamples]:
+        """All files of a folder and its sub-folders, or one file; the last part has the skipped."""
+        path, refused = Path(data), dict[str, str]()
+        files = {path.name: path}
+        if not path.is_file():
+            inside, refused = list_files(path, strict=config.strict)
+            files = {n: file for n, file in inside.items() if n.lower().endswith(self.suffixes)}
+        if not files:
+            raise ValueError(f"The folder {path} contains no {self.kind}.")
+        skipped: Skipped = []
+        before = None
+        size = size or len(files)
+        for start in range(0, len(files), size):
+            some = dict(islice(files.items(), start, start + size))
+            part = self.transform_files(some, config, events)
+            skipped += part.skipped
+            if len(part.ids):
+                if before is not None:
+                    yield before
+                before = replace(part, skipped=())
+        if before is None:
+            raise ValueError(none_readable(skipped))
+        yield replace(before, skipped=[*skipped, *refused.items()])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
         """The preprocessor that `to_dict` wrote down; ValueError if it is damaged."""
         state = None if saved["state"] is None else check_state(saved["state"])
-        return self.preprocessor(**{**saved, "state": state})
+        return cls(**{**saved, "state": state})
 
 
 def none_readable(skipped: Skipped) -> str:

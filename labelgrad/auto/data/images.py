@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import PIL
@@ -16,7 +17,7 @@ from torch.nn import functional as F
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data import folders
 from labelgrad.auto.data.dataset import Examples, NewExamples
-from labelgrad.auto.data.folders import Files, FittedFolder
+from labelgrad.auto.data.folders import Files
 from labelgrad.auto.encoders import pixels as decoding
 from labelgrad.auto.encoders.encoder import IMAGES
 from labelgrad.auto.encoders.features import encode_new, encode_with
@@ -59,7 +60,9 @@ class ImagePreprocessor(folders.FolderPreprocessor):
             )
 
     @classmethod
-    def fit(cls, folder: Path, files: Files, config: FitConfig, events: Events) -> FittedFolder:
+    def fit(
+        cls, folder: Path, files: Files, config: FitConfig, events: Events
+    ) -> tuple[Self, NewExamples, Sequence[str]]:
         """Choose the encoder, or the size of pixels."""
         paths = list(files.values())
         natural_side = decoding.median_side(paths)
@@ -111,9 +114,6 @@ class ImagePreprocessor(folders.FolderPreprocessor):
         if failed:
             rows = np.delete(rows, list(failed), axis=0)
         return NewExamples(self.encoded(rows, [files[n] for n in names], config), names, skipped)
-
-
-IMAGE_FOLDERS = folders.Folders(ImagePreprocessor)
 
 
 def pixel_features(pixels: Array, config: FitConfig) -> Array:

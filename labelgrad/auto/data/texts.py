@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data import folders
 from labelgrad.auto.data.dataset import NewExamples
-from labelgrad.auto.data.folders import Files, FittedFolder, Skipped
+from labelgrad.auto.data.folders import Files, Skipped
+from labelgrad.auto.data.sources import ENCODINGS
 from labelgrad.auto.encoders.encoder import TEXTS
 from labelgrad.auto.encoders.features import State, encode_again, encode_texts
 from labelgrad.auto.encoders.pixels import is_image
 from labelgrad.auto.events import Events
-from labelgrad.auto.text_files import decode_text
 
 MAX_BYTES = 4_000_000  # of a file that are read
 
@@ -29,7 +31,19 @@ class TextPreprocessor(folders.FolderPreprocessor):
     suffixes = (".txt", ".text", ".md")
 
     @classmethod
-    def fit(cls, folder: Path, files: Files, config: FitConfig, events: Events) -> FittedFolder:
+    def takes(cls, data: Any) -> bool:
+        """Whether it is a folder that contains texts and no images."""
+        has_texts = False
+        for _, _, names in os.walk(data) if super().takes(data) else ():
+            if any(map(is_image, names)):
+                return False
+            has_texts |= any(name.lower().endswith(cls.suffixes) for name in names)
+        return has_texts
+
+    @classmethod
+    def fit(
+        cls, folder: Path, files: Files, config: FitConfig, events: Events
+    ) -> tuple[Self, NewExamples, Sequence[str]]:
         """Choose the encoder."""
         del folder
         texts, skipped = load_texts(files, strict=config.strict)
@@ -49,22 +63,6 @@ class TextPreprocessor(folders.FolderPreprocessor):
         return NewExamples(self.encoded(X, items, config), list(texts), skipped)
 
 
-class TextFolders(folders.Folders):
-    """Reads folders of text files."""
-
-    def takes(self, data: Any) -> bool:
-        """Whether it is a folder that contains texts and no images."""
-        has_texts = False
-        for _, _, names in os.walk(data) if super().takes(data) else ():
-            if any(map(is_image, names)):
-                return False
-            has_texts |= any(name.lower().endswith(TextPreprocessor.suffixes) for name in names)
-        return has_texts
-
-
-TEXT_FOLDERS = TextFolders(TextPreprocessor)
-
-
 def load_texts(files: Files, *, strict: bool) -> tuple[dict[str, str], Skipped]:
     """The texts that can be read by the names of their files, and why others cannot."""
     texts: dict[str, str] = {}
@@ -79,3 +77,24 @@ def load_texts(files: Files, *, strict: bool) -> tuple[dict[str, str], Skipped]:
             if strict:
                 raise ValueError(f"{name} cannot be read as a text: {reason}.") from None
     return texts, skipped
+
+
+def decode_text(content: bytes) -> str:
+    r"""The beginning of a text in UTF-8, or in what its byte order mark says.
+
+    It may end within a character.
+
+    >>> decode_text("schön".encode()[:4]), decode_text("schön".encode("utf-16"))
+    ('sch', 'schön')
+    >>> decode_text(b"\xff\x00")
+    Traceback (most recent call last):
+    ValueError: not UTF-8; save it as UTF-8
+    """
+    encoding = next((name for mark, name in ENCODINGS.items() if content.startswith(mark)), "UTF-8")
+    try:
+        text: str = codecs.getincrementaldecoder(encoding)().decode(content)
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8; save it as UTF-8") from None
+    if "\0" in text:
+        raise ValueError("not a text: it contains a zero byte")
+    return text

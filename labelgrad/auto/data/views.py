@@ -21,9 +21,8 @@ import polars as pl
 from PIL import Image
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.arrays import ArrayPreprocessor, check_array, load_arrays
-from labelgrad.auto.data.dataset import Preprocessor
-from labelgrad.auto.data.read import located
+from labelgrad.auto.data.arrays import ArrayPreprocessor, check_array
+from labelgrad.auto.data.dataset import Preprocessor, located
 from labelgrad.auto.data.sources import Source, open_source
 from labelgrad.auto.data.tables import TablePreprocessor
 from labelgrad.auto.encoders.pixels import whole_image
@@ -92,7 +91,7 @@ def open_views(
         source = open_source(data, config or FitConfig())
         views, rows = TableViews(source, preprocessor), source.rows
     elif isinstance(preprocessor, ArrayPreprocessor):
-        x = check_array(load_arrays(data, ("x",))["x"] if isinstance(data, Path) else data)
+        x = check_array(data)
         views, rows = ArrayViews(x, preprocessor), len(x)
     else:
         return FileViews(Path(data), ids, is_text=preprocessor.kind == "texts")
