@@ -222,7 +222,7 @@ def column_from_dict(saved: Mapping[str, Any]) -> Column:
     """The column out of its kind and its fields, as JSON holds them.
 
     >>> age = Number("age", median=30.0, missing=True, format=NumberFormat(","))
-    >>> column_from_dict({"kind": "number", **asdict(age)}) == age
+    >>> column_from_dict({"kind": "number", **vars(age), "format": {"decimal": ","}}) == age
     True
     """
     values = dict(saved)

@@ -18,7 +18,7 @@ from labelgrad.auto.task import Array, Task
 PART = 20_000  # examples of new data that are transformed at once
 KINDS = {  # the module of labelgrad.auto.data and its class; the first that takes the data reads it
     "table": ("tables", "TablePreprocessor"),
-    "texts": ("texts", "TextPreprocessor"),
+    "texts": ("folders", "TextPreprocessor"),
     "images": ("images", "ImagePreprocessor"),
     "arrays": ("arrays", "ArrayPreprocessor"),
 }

@@ -1,7 +1,11 @@
-"""The files of a folder and their labels; nothing outside the folder is opened."""
+"""Folders of texts, and what folders of images have in common with them.
+
+Nothing outside the folder is opened.
+"""
 
 from __future__ import annotations
 
+import codecs
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +19,14 @@ import polars as pl
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.columns import join_few
 from labelgrad.auto.data.dataset import Dataset, Examples, NewExamples, Preprocessor
-from labelgrad.auto.data.sources import read_pairs
+from labelgrad.auto.data.sources import ENCODINGS, read_pairs
 from labelgrad.auto.data.targets import read_targets
-from labelgrad.auto.encoders.features import NothingToLearnError, State, check_state, encoder_names
+from labelgrad.auto.encoders import features as encoders
+from labelgrad.auto.encoders.features import State
 from labelgrad.auto.encoders.find import check_encoder
 from labelgrad.auto.encoders.fine_tuning import raw_inputs
+from labelgrad.auto.encoders.pixels import is_image
+from labelgrad.auto.encoders.pretrained import TEXTS
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.task import Array
 
@@ -29,6 +36,7 @@ UNLABELED = ("unlabeled", "unlabelled")
 FILE_HEADERS = ("file", "filename", "file_name", "path", "image")
 LABEL_HEADERS = ("label", "class", "target")
 PART = 2048  # files of new data that are read at once
+MAX_BYTES = 4_000_000  # of a file that are read
 Files = dict[str, Path]  # by name relative to the folder
 Skipped = list[tuple[str, str]]  # name, reason
 
@@ -134,7 +142,7 @@ class FolderPreprocessor(Preprocessor):
         given = labeled_files(data, config, cls.suffixes, cls.kind)
         try:
             preprocessor, found, notes = cls.fit(data, given.files, config, events)
-        except NothingToLearnError as error:
+        except encoders.NothingToLearnError as error:
             raise ValueError(f"Nothing can be learned from {data}: {error}.") from None
         labels = pl.Series([given.labels.get(name, "") for name in found.ids], dtype=pl.String)
         targets = read_targets(labels, config.task, given.where, are_names=given.by_folder)
@@ -147,7 +155,7 @@ class FolderPreprocessor(Preprocessor):
             preprocessor=preprocessor,
             raw=found.examples.raw,
             has_encoded_features=state is not None,
-            encoders=encoder_names([state]) if state else None,
+            encoders=encoders.encoder_names([state]) if state else None,
             notes=[*given.notes, *targets.notes, *notes],
             skipped=[*found.skipped, *given.refused.items()],
         )
@@ -185,8 +193,49 @@ class FolderPreprocessor(Preprocessor):
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
         """The preprocessor that `to_dict` wrote down; ValueError if it is damaged."""
-        state = None if saved["state"] is None else check_state(saved["state"])
+        state = None if saved["state"] is None else encoders.check_state(saved["state"])
         return cls(**{**saved, "state": state})
+
+
+@dataclass(eq=False)
+class TextPreprocessor(FolderPreprocessor):
+    """How a folder of texts became features."""
+
+    state: State
+    kind: str = TEXTS
+    suffixes = (".txt", ".text", ".md")
+
+    @classmethod
+    def takes(cls, data: Any) -> bool:
+        """Whether it is a folder that contains texts and no images."""
+        has_texts = False
+        for _, _, names in os.walk(data) if super().takes(data) else ():
+            if any(map(is_image, names)):
+                return False
+            has_texts |= any(name.lower().endswith(cls.suffixes) for name in names)
+        return has_texts
+
+    @classmethod
+    def fit(
+        cls, folder: Path, files: Files, config: FitConfig, events: Events
+    ) -> tuple[Self, NewExamples, Sequence[str]]:
+        """Choose the encoder."""
+        del folder
+        texts, skipped = load_texts(files, strict=config.strict)
+        if not texts:
+            raise ValueError(none_readable(skipped))
+        items = list(texts.values())
+        block = encoders.encode_texts(items, config, events)
+        fitted = cls(block.state, config.fine_tune > 0)
+        examples = fitted.encoded(block.features, items, config)
+        return fitted, NewExamples(examples, list(texts), skipped), block.notes
+
+    def transform_files(self, files: Files, config: FitConfig, events: Events) -> NewExamples:
+        """Some files as the models see them."""
+        texts, skipped = load_texts(files, strict=config.strict)
+        items = list(texts.values())
+        X = encoders.encode_again(self.state, items, config, events)
+        return NewExamples(self.encoded(X, items, config), list(texts), skipped)
 
 
 def none_readable(skipped: Skipped) -> str:
@@ -272,3 +321,40 @@ def _raise(error: OSError) -> None:
 
 def _printable(name: str) -> str:
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def load_texts(files: Files, *, strict: bool) -> tuple[dict[str, str], Skipped]:
+    """The texts that can be read by the names of their files, and why others cannot."""
+    texts: dict[str, str] = {}
+    skipped: Skipped = []
+    for name, path in files.items():
+        try:
+            with path.open("rb") as file:
+                texts[name] = decode_text(file.read(MAX_BYTES)).strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror or "unreadable" if isinstance(error, OSError) else str(error)
+            skipped.append((name, reason))
+            if strict:
+                raise ValueError(f"{name} cannot be read as a text: {reason}.") from None
+    return texts, skipped
+
+
+def decode_text(content: bytes) -> str:
+    r"""The beginning of a text in UTF-8, or in what its byte order mark says.
+
+    It may end within a character.
+
+    >>> decode_text("schön".encode()[:4]), decode_text("schön".encode("utf-16"))
+    ('sch', 'schön')
+    >>> decode_text(b"\xff\x00")
+    Traceback (most recent call last):
+    ValueError: not UTF-8; save it as UTF-8
+    """
+    encoding = next((name for mark, name in ENCODINGS.items() if content.startswith(mark)), "UTF-8")
+    try:
+        text: str = codecs.getincrementaldecoder(encoding)().decode(content)
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8; save it as UTF-8") from None
+    if "\0" in text:
+        raise ValueError("not a text: it contains a zero byte")
+    return text

@@ -19,9 +19,9 @@ from labelgrad.auto.data import folders
 from labelgrad.auto.data.dataset import Examples, NewExamples
 from labelgrad.auto.data.folders import Files
 from labelgrad.auto.encoders import pixels as decoding
-from labelgrad.auto.encoders.encoder import IMAGES
 from labelgrad.auto.encoders.features import encode_new, encode_with
 from labelgrad.auto.encoders.find import choose_encoder
+from labelgrad.auto.encoders.pretrained import IMAGES
 from labelgrad.auto.events import Events
 from labelgrad.auto.store import (
     Computed,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.texts import TextPreprocessor
+from labelgrad.auto.data.folders import TextPreprocessor
 
 CONFIG = FitConfig(encoder="none")
 
