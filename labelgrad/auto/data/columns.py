@@ -9,19 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.data.formats import (
-    DAY_FIRST,
-    MONTH_FIRST,
-    TRUTH,
-    DateFormat,
-    Format,
-    NumberFormat,
-    are_booleans,
-    clean,
-    date_formats,
-    number_formats,
-    parse_cells,
-)
+from labelgrad.auto.data import formats as written
+from labelgrad.auto.data.formats import TRUTH, DateFormat, Format, NumberFormat, clean, parse_cells
 from labelgrad.auto.task import Array
 
 MAX_CATEGORIES = 50
@@ -102,18 +91,13 @@ class Number:
     kind: ClassVar[str] = "number"
 
     @property
-    def date(self) -> bool:
-        """Whether the numbers are dates, in days since 1970."""
-        return isinstance(self.format, DateFormat)
-
-    @property
     def width(self) -> int:
         """How many columns of X are this column's."""
         return 1 + self.missing
 
     def parse(self, cells: pl.Series, first_row: int = 1) -> Array:
         """Numbers (n,), NaN where missing; a cell of another format raises a ValueError."""
-        what = DATES if self.date else NUMBERS
+        what = DATES if isinstance(self.format, DateFormat) else NUMBERS
         if holds_of(cells.dtype) == what:
             return floats(cells)
         numbers, texts = parse_cells(as_text(cells), self.format)
@@ -264,9 +248,9 @@ def guess(name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = Tru
         return Guess(name, NUMBERS, is_string=True)
     different = texts.drop_nulls().unique(maintain_order=True)
     head = different.head(HEAD)
-    if number_formats(head) and (found := number_formats(different)):
+    if written.number_formats(head) and (found := written.number_formats(different)):
         return Guess(name, NUMBERS, found, is_string=True)
-    if dates and date_formats(head) and (orders := date_formats(different)):
+    if dates and written.date_formats(head) and (orders := written.date_formats(different)):
         return Guess(name, DATES, orders, is_string=True)
     return Guess(name, TEXTS, is_string=True)
 
@@ -274,8 +258,6 @@ def guess(name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = Tru
 def settle_numbers(guesses: Mapping[str, Guess], cells_of: CellsOf, separator: str) -> list[str]:
     """Leave each column of numbers one format, by what the others show; returns notes."""
     strings = [each for each in guesses.values() if each.holds == NUMBERS and each.is_string]
-    if not any(each.formats[0] for each in strings):
-        return []
     shown = {each.name: _decimal_sign(each, cells_of) for each in strings}
     unsure, commas, points, dots = (
         [name for name, sign in shown.items() if sign == wanted]
@@ -334,14 +316,17 @@ def settle_dates(guesses: Mapping[str, Guess], cells_of: CellsOf, given: str | N
     unsure = [name for name, some in orders.items() if len(some) > 1]
     if not unsure:
         return []
-    shown = {some[0] for some in orders.values() if len(some) == 1} & {DAY_FIRST, MONTH_FIRST}
+    shown = {some[0] for some in orders.values() if len(some) == 1} & {
+        written.DAY_FIRST,
+        written.MONTH_FIRST,
+    }
     order = given or (shown.pop() if len(shown) == 1 else None)
     if order is None:
         example = clean(cells_of(unsure[0])).drop_nulls()[0]
         raise ValueError(
             f"The dates of {join_few(unsure)}, such as {example!r}, can be read with the day first "
-            f"or with the month first; say which with `dates` (--dates {DAY_FIRST} or "
-            f"{MONTH_FIRST}), or write them as 1998-08-07."
+            f"or with the month first; say which with `dates` (--dates {written.DAY_FIRST} or "
+            f"{written.MONTH_FIRST}), or write them as 1998-08-07."
         )
     for name in unsure:
         guesses[name].formats = [guesses[name].formats[orders[name].index(order)]]
@@ -401,7 +386,11 @@ def share_scale(columns: Mapping[str, Column]) -> dict[str, Column]:
 
     Where half of the columns span the range of all, a pixel that is seldom lit is not magnified.
     """
-    numbers = [c for c in columns.values() if isinstance(c, Number) and not c.date]
+    numbers = [
+        c
+        for c in columns.values()
+        if isinstance(c, Number) and not isinstance(c.format, DateFormat)
+    ]
     if not numbers:
         return dict(columns)
     widest = min(c.low for c in numbers), max(c.high for c in numbers)
@@ -428,7 +417,7 @@ def _fit_category(name: str, counts: pl.DataFrame) -> Category | str:
     if not total:
         return "empty"
     commonest = known["text"].head(MAX_CATEGORIES).to_list()
-    if different <= MAX_CATEGORIES and are_booleans(commonest):
+    if different <= MAX_CATEGORIES and written.are_booleans(commonest):
         spelled = {TRUTH[text.lower()]: text for text in reversed(commonest)}
         return Category(name, tuple(sorted(spelled.values())), False, missing, boolean=True)
     if different == 1 and not missing:
@@ -468,13 +457,14 @@ def column_notes(fitted: Mapping[str, Column | str]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for reason in sorted({column for column in fitted.values() if isinstance(column, str)}):
         groups[f"Left out ({reason})"] = [name for name, why in fitted.items() if why == reason]
+    dates = [column for column in numbers if isinstance(column.format, DateFormat)]
     for column in numbers:
         if column.format is not None and column.format.description:
-            what = "Dates" if column.date else "Numbers"
+            what = "Dates" if column in dates else "Numbers"
             groups.setdefault(f"{what} with {column.format.description}", []).append(column.name)
     groups |= {
         "Booleans": [c.name for c in categories if c.boolean],
-        "Dates, in days since 1970": [c.name for c in numbers if c.date],
+        "Dates, in days since 1970": [c.name for c in dates],
         "Missing numbers are replaced by the median, with an indicator": [
             c.name for c in numbers if c.missing
         ],

@@ -203,12 +203,15 @@ def read(
     array([ 0,  1, -1])
     """
     config = config or FitConfig()
-    data = located(data)
+    data = Path(data).expanduser() if isinstance(data, str | Path) else data
+    if isinstance(data, Path) and not data.exists():
+        raise FileNotFoundError(f"There is no file or folder {data}.")
     if isinstance(data, Path) and y is not None:
         raise ValueError(
             "`y` is for arrays and data frames; a file or folder has its labels in it."
         )
-    kind = next((kind for kind in KINDS if preprocessor_class(kind).takes(data)), None)
+    kinds = {kind: _preprocessor_class(kind) for kind in KINDS}
+    kind = next((name for name, each in kinds.items() if each.takes(data)), None)
     if kind is None:
         from labelgrad.auto.data.sources import SUFFIXES
 
@@ -221,10 +224,10 @@ def read(
             raise ValueError(
                 f"`{option}` is for {' or '.join(owners)}, and the data are {kind}; leave it out."
             )
-    return preprocessor_class(kind).read(data, y, config, events)
+    return kinds[kind].read(data, y, config, events)
 
 
-def preprocessor_class(kind: str) -> type[Preprocessor]:
+def _preprocessor_class(kind: str) -> type[Preprocessor]:
     """How data of a kind are read; imported when needed."""
     module, name = KINDS[kind]
     found: type[Preprocessor] = getattr(import_module(f"labelgrad.auto.data.{module}"), name)
@@ -236,14 +239,4 @@ def preprocessor_from_dict(saved: Mapping[str, Any]) -> Preprocessor:
     if saved["kind"] not in KINDS:
         known = ", ".join(KINDS)
         raise ValueError(f"A saved preprocessor must be of {known}, got {saved['kind']!r}.")
-    return preprocessor_class(saved["kind"]).from_dict(saved)
-
-
-def located(data: Any) -> Any:
-    """A string as a path, which must exist; other data as they are."""
-    if not isinstance(data, str | Path):
-        return data
-    path = Path(data).expanduser()
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file or folder {path}.")
-    return path
+    return _preprocessor_class(saved["kind"]).from_dict(saved)

@@ -121,12 +121,6 @@ def parse_cells(cells: pl.Series, form: Format | None) -> tuple[pl.Series, pl.Se
     return texts.replace_strict(different, parsed, return_dtype=parsed.dtype), texts
 
 
-def plain_numbers(cells: pl.Series) -> pl.Series | None:
-    """Numbers as programs write them, null where missing; None if a cell is anything else."""
-    numbers, texts = parse_cells(cells, None)
-    return numbers if numbers.null_count() == texts.null_count() else None
-
-
 @dataclass(frozen=True)
 class NumberFormat:
     """How all numbers of a column are written.

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.columns import holds_of, join_few
+from labelgrad.auto.data.columns import join_few
 from labelgrad.auto.store import cache_folder
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -194,30 +194,23 @@ def parquet_files(path: Path) -> list[Path]:
 
 def _open_parquet(path: Path) -> Source:
     files = parquet_files(path)
-    scans: list[pl.LazyFrame] = []
-    first: dict[str, pl.DataType] = {}
+    scans = []
     for file in files:
         with readable(file.name, "a Parquet file"):
-            scan = pl.scan_parquet(file)
-            schema = dict(scan.collect_schema())
-        first = first or schema
-        differing = [
-            name
-            for name in first | schema
-            if name not in first
-            or name not in schema
-            or len({holds_of(each[name]) for each in (first, schema) if each[name] != pl.Null}) > 1
-        ]
+            scans.append(pl.scan_parquet(file))
+            differing = {*scans[-1].collect_schema()} ^ {*scans[0].collect_schema()}
         if differing:
             raise ValueError(
-                f"The files of {path.name} must have the same columns, and {join_few(differing)} "
-                f"differ between {files[0].name} and {file.name}; make them alike."
+                f"The files of {path.name} must have the same columns, and "
+                f"{join_few(sorted(differing))} differ between {files[0].name} and {file.name}; "
+                f"make them alike."
             )
-        scans.append(scan.select(list(first)))
-    whole = _with_names(pl.concat(scans, how="vertical_relaxed"), path.name)
     with readable(path.name, "a Parquet file"):
-        cells = len(first) * whole.select(pl.len()).collect().item()
-        return Source(path.name, whole if 8 * cells >= LARGE else whole.collect().lazy())
+        names = list(scans[0].collect_schema())
+        whole = pl.concat([scan.select(names) for scan in scans], how="vertical_relaxed")
+        cells = len(names) * whole.select(pl.len()).collect().item()
+        whole = whole if 8 * cells >= LARGE else whole.collect().lazy()
+    return Source(path.name, _with_names(whole, path.name))
 
 
 def _open_csv(path: Path, config: FitConfig) -> Source:

@@ -75,8 +75,10 @@ class TablePreprocessor(Preprocessor):
             for name, dtype in source.schema.items()
             if name not in config.text
         }
-        formats = of_columns.settle_numbers(guesses, source.column, source.separator)
-        formats += of_columns.settle_dates(guesses, source.column, config.dates)
+        formats = []
+        if any(found.formats[0] for found in guesses.values()):
+            formats = of_columns.settle_numbers(guesses, source.column, source.separator)
+            formats += of_columns.settle_dates(guesses, source.column, config.dates)
         labels = _labels(source, y, target, guesses, config)
         guesses.pop(target or "", None)
         prose = [
@@ -108,7 +110,7 @@ class TablePreprocessor(Preprocessor):
             labels.task,
             RowIds(source.rows, 1),
             preprocessor,
-            raw=preprocessor.raw(source, config),
+            raw=preprocessor.raw(source, config) if config.fine_tune else None,
             has_encoded_features=len(states) == len(columns),
             encoders=encoders.encoder_names(states) if states else None,
             notes=notes,
@@ -136,7 +138,8 @@ class TablePreprocessor(Preprocessor):
                 if isinstance(column, Encoded)
             }
             X = self.features(source, encoded, config, row)
-            yield NewExamples(Examples(X, self.raw(source, config)), RowIds(source.rows, row))
+            raw = self.raw(source, config) if self.fine_tuned else None
+            yield NewExamples(Examples(X, raw), RowIds(source.rows, row))
             row += source.rows
 
     def features(
@@ -178,10 +181,8 @@ class TablePreprocessor(Preprocessor):
             for _ in range(column.width)
         ]
 
-    def raw(self, source: Source, config: FitConfig) -> Array | None:
+    def raw(self, source: Source, config: FitConfig) -> Array:
         """What an encoder that is fine-tuned takes of each row."""
-        if not self.fine_tuned:
-            return None
         only = self.columns[0]
         if len(self.columns) > 1 or not isinstance(only, Encoded):
             raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -10,14 +9,7 @@ import numpy as np
 import polars as pl
 
 from labelgrad.auto.data.columns import as_text, floats, join_few
-from labelgrad.auto.data.formats import (
-    MISSING,
-    NumberFormat,
-    clean,
-    number_formats,
-    parse_cells,
-    plain_numbers,
-)
+from labelgrad.auto.data.formats import MISSING, NumberFormat, clean, number_formats, parse_cells
 from labelgrad.auto.data.sources import from_narwhals, is_cell, object_text
 from labelgrad.auto.task import Array, Classification, Regression, Task
 
@@ -102,17 +94,18 @@ def _numbers_in(
     texts: pl.Series, task: str | None, form: NumberFormat | None
 ) -> tuple[Array | None, NumberFormat | None]:
     """All labels as numbers, NaN where there is none, and their format; None if they are names."""
-    plain = plain_numbers(texts)
+    numbers, cells = parse_cells(texts, None)
+    plain = numbers.to_numpy() if numbers.null_count() == cells.null_count() else None
     if task != "classification" and plain is None and form is None:
-        form = next(iter(number_formats(clean(texts).drop_nulls().unique())), None)
+        form = next(iter(number_formats(cells.drop_nulls().unique())), None)
     if task == "classification" or form is None:
-        return None if plain is None else plain.to_numpy(), None
-    numbers = parse_cells(texts, form)[0].to_numpy()
-    different = np.unique(numbers[~np.isnan(numbers)])
+        return plain, None
+    found = parse_cells(texts, form)[0].to_numpy()
+    different = np.unique(found[~np.isnan(found)])
     few = len(different) <= FEW_VALUES and bool((different == np.floor(different)).all())
     if few and task is None and plain is None:
         return None, None  # names such as 10 %
-    return numbers, form
+    return found, form
 
 
 def _task_of_texts(known: pl.Series, where: str) -> tuple[str, str]:
@@ -171,22 +164,7 @@ def _classification(
         raise ValueError(f"{where} has only one class, {classes[0]!r}: there must be two or more.")
     codes = dict(zip(classes, range(len(classes)), strict=True))
     y = cells.replace_strict(codes, default=-1, return_dtype=pl.Int64).to_numpy()
-    notes = [*notes, *_class_notes(classes, counts)]
-    notes += _label_notes(texts, bool((y >= 0).all()), numbers)
-    return Targets(y, Classification(tuple(classes)), notes)
-
-
-def _label_notes(texts: pl.Series, complete: bool, numbers: Array | None) -> list[str]:
-    notes = ["Every example has a label: this is supervised learning."] if complete else []
-    markers = texts.filter(texts.str.to_lowercase().is_in(MISSING)).unique().sort()
-    if len(markers) and numbers is not None:
-        notes.append(f"Unlabeled, although the cell is not empty: {join_few(markers)}.")
-    return notes
-
-
-def _class_notes(classes: Sequence[str], counts: Sequence[int]) -> list[str]:
-    notes = []
-    rare = [name for name, count in zip(classes, counts, strict=True) if count < FEW_LABELS]
+    rare = [name for name, count in names.rows() if count < FEW_LABELS]
     if rare:
         notes.append(f"Fewer than {FEW_LABELS} labels: {join_few(rare)}.")
     most, least = max(counts), min(counts)
@@ -196,6 +174,15 @@ def _class_notes(classes: Sequence[str], counts: Sequence[int]) -> list[str]:
     strange = [name for name in classes if name.lower() in (*MISSING, "-1")]
     if strange:
         notes.append(f"Read as a class, because the cell is not empty: {join_few(strange)}.")
+    notes += _label_notes(texts, bool((y >= 0).all()), numbers)
+    return Targets(y, Classification(tuple(classes)), notes)
+
+
+def _label_notes(texts: pl.Series, complete: bool, numbers: Array | None) -> list[str]:
+    notes = ["Every example has a label: this is supervised learning."] if complete else []
+    markers = texts.filter(texts.str.to_lowercase().is_in(MISSING)).unique().sort()
+    if len(markers) and numbers is not None:
+        notes.append(f"Unlabeled, although the cell is not empty: {join_few(markers)}.")
     return notes
 
 
@@ -301,7 +288,8 @@ def _kind_of(cell: Any) -> str:
 def _refuse_markers(texts: pl.Series) -> None:
     """Refuse text into which NumPy turned a -1 or NaN among other text."""
     markers = texts.filter(texts.is_in(["-1", "-1.0", "nan"]))
-    if len(markers) and plain_numbers(texts) is None:
+    numbers, cells = parse_cells(texts, None)
+    if len(markers) and numbers.null_count() > cells.null_count():
         raise ValueError(
             f"`y` must hold either text or numbers, got text with {markers[0]!r} in it; write None "
             f"where there is no label."
