@@ -114,17 +114,12 @@ class Number:
 
     def encode(self, values: Array) -> Array:
         """Features (n, width) of parsed cells; infinity counts as missing."""
-        encoded = np.empty((len(values), self.width), np.float32)
         known = np.isfinite(values)
-        if not known.all():
-            values = np.where(known, values, self.median)
-        if self.missing:
-            encoded[:, 1] = ~known
         with np.errstate(over="ignore"):  # infinity is clipped
-            scaled = values - self.mean
-            scaled /= self.scale
-        encoded[:, 0] = np.clip(scaled, -LIMIT, LIMIT, out=scaled)
-        return encoded
+            scaled = (np.where(known, values, self.median) - self.mean) / self.scale
+        clipped = np.clip(scaled, -LIMIT, LIMIT)
+        columns = [clipped, ~known] if self.missing else [clipped]
+        return np.stack(columns, axis=1).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -162,17 +157,16 @@ class Category:
         del first_row
         texts = as_text(cells)
         different = texts.unique()
-        codes = [self._code(text) for text in clean(different)]
-        return texts.replace_strict(different, codes, return_dtype=pl.Int32).to_numpy()
-
-    def _code(self, text: str | None) -> int:
-        if text is None:
-            return self.width - self.missing
-        meaning = TRUTH.get(text.lower()) if self.boolean else None
-        for code, known in enumerate(self.texts):
-            if text == known or (meaning is not None and TRUTH[known.lower()] == meaning):
-                return code
-        return len(self.texts) if self.other else self.width
+        codes: dict[object, int] = {text: code for code, text in enumerate(self.texts)}
+        codes |= {None: self.width - self.missing}
+        if self.boolean:
+            codes |= {TRUTH[text.lower()]: code for code, text in enumerate(self.texts)}
+        rare = len(self.texts) if self.other else self.width
+        found = [
+            codes.get(TRUTH.get(text.lower(), text) if self.boolean and text else text, rare)
+            for text in clean(different)
+        ]
+        return texts.replace_strict(different, found, return_dtype=pl.Int32).to_numpy()
 
     def encode(self, values: Array) -> Array:
         """Features (n, width) of parsed cells."""

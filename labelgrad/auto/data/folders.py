@@ -63,7 +63,7 @@ def labeled_files(
     folder
         With a sub-folder for each class and `unlabeled`, or with a file labels.csv.
     config
-        Its `labels` is another CSV file; with `strict` no file may be refused.
+        Its `labels` is another CSV file.
     suffixes
         Of files that are examples; files that the CSV lists always are.
     what
@@ -73,7 +73,7 @@ def labeled_files(
     -------
     LabeledFiles
     """
-    inside, refused = list_files(folder, strict=config.strict)
+    inside, refused = list_files(folder)
     by_folder = config.labels is None and LABELS_FILE not in inside
     examples = [name for name in inside if name.lower().endswith(suffixes)]
     if by_folder:
@@ -146,7 +146,8 @@ class FolderPreprocessor(Preprocessor):
             raise ValueError(f"Nothing can be learned from {data}: {error}.") from None
         labels = pl.Series([given.labels.get(name, "") for name in found.ids], dtype=pl.String)
         targets = read_targets(labels, config.task, given.where, are_names=given.by_folder)
-        state = preprocessor.state
+        skipped, state = [*found.skipped, *given.refused.items()], preprocessor.state
+        check_strict(skipped, config)
         return Dataset(
             X=found.examples.X,
             y=targets.y,
@@ -157,7 +158,7 @@ class FolderPreprocessor(Preprocessor):
             has_encoded_features=state is not None,
             encoders=encoders.encoder_names([state]) if state else None,
             notes=[*given.notes, *targets.notes, *notes],
-            skipped=[*found.skipped, *given.refused.items()],
+            skipped=skipped,
         )
 
     def transform_in_parts(
@@ -167,7 +168,7 @@ class FolderPreprocessor(Preprocessor):
         path, refused = Path(data), dict[str, str]()
         files = {path.name: path}
         if not path.is_file():
-            inside, refused = list_files(path, strict=config.strict)
+            inside, refused = list_files(path)
             files = {n: file for n, file in inside.items() if n.lower().endswith(self.suffixes)}
         if not files:
             raise ValueError(f"The folder {path} contains no {self.kind}.")
@@ -178,6 +179,7 @@ class FolderPreprocessor(Preprocessor):
             some = dict(islice(files.items(), start, start + size))
             part = self.transform_files(some, config, events)
             skipped += part.skipped
+            check_strict([*skipped, *refused.items()], config)
             if len(part.ids):
                 if before is not None:
                     yield before
@@ -221,7 +223,7 @@ class TextPreprocessor(FolderPreprocessor):
     ) -> tuple[Self, NewExamples, Sequence[str]]:
         """Choose the encoder."""
         del folder
-        texts, skipped = load_texts(files, strict=config.strict)
+        texts, skipped = load_texts(files)
         if not texts:
             raise ValueError(none_readable(skipped))
         items = list(texts.values())
@@ -232,10 +234,16 @@ class TextPreprocessor(FolderPreprocessor):
 
     def transform_files(self, files: Files, config: FitConfig, events: Events) -> NewExamples:
         """Some files as the models see them."""
-        texts, skipped = load_texts(files, strict=config.strict)
+        texts, skipped = load_texts(files)
         items = list(texts.values())
         X = encoders.encode_again(self.state, items, config, events)
         return NewExamples(self.encoded(X, items, config), list(texts), skipped)
+
+
+def check_strict(skipped: Skipped, config: FitConfig) -> None:
+    """Raise ValueError if a file cannot be read and `strict` forbids to skip it."""
+    if skipped and config.strict:
+        raise ValueError(f"{skipped[0][0]} cannot be read: {skipped[0][1]}.")
 
 
 def none_readable(skipped: Skipped) -> str:
@@ -244,32 +252,30 @@ def none_readable(skipped: Skipped) -> str:
     return f"None of the {len(skipped)} files can be read; {name}: {reason}."
 
 
-def list_files(folder: Path, *, strict: bool = False) -> tuple[Files, dict[str, str]]:
+def list_files(folder: Path) -> tuple[Files, dict[str, str]]:
     """All files of a folder and its sub-folders, sorted by name, and why others are refused.
 
     Hidden files are left out. A link is followed if it leads to a file in the folder.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    strict
-        Whether a refused file raises ValueError.
 
     Returns
     -------
     tuple of dict
         Paths by name, and reasons by name.
     """
+
+    def fail(error: OSError) -> None:
+        raise error
+
     inside: Files = {}
     refused: dict[str, str] = {}
     root = os.path.join(os.path.realpath(folder), "")
-    for where, folders, names in os.walk(folder, onerror=_raise):
+    for where, folders, names in os.walk(folder, onerror=fail):
         prefix = Path(where).relative_to(folder).as_posix().removeprefix(".")
         folders[:] = sorted(each for each in folders if not each.startswith(HIDDEN))
         files = sorted(file for file in names if not file.startswith(HIDDEN))
         for entry in (*files, *folders):
-            path, name = os.path.join(where, entry), _printable(f"{prefix}/{entry}".lstrip("/"))
+            path = os.path.join(where, entry)
+            name = os.fsencode(f"{prefix}/{entry}".lstrip("/")).decode(errors="backslashreplace")
             if os.path.islink(path) and not os.path.realpath(path).startswith(root):
                 refused[name] = "a link that leads out of the folder"
             elif os.path.islink(path) and os.path.isdir(path):
@@ -278,9 +284,6 @@ def list_files(folder: Path, *, strict: bool = False) -> tuple[Files, dict[str, 
                 inside[name] = Path(path)
             elif not os.path.isdir(path):
                 refused[name] = "not a regular file"
-    if strict and refused:
-        name, reason = next(iter(refused.items()))
-        raise ValueError(f"{name} cannot be read: {reason}.")
     return inside, refused
 
 
@@ -315,15 +318,7 @@ def _listed_labels(path: Path, inside: Files) -> dict[str, str]:
     return labels
 
 
-def _raise(error: OSError) -> None:
-    raise error
-
-
-def _printable(name: str) -> str:
-    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def load_texts(files: Files, *, strict: bool) -> tuple[dict[str, str], Skipped]:
+def load_texts(files: Files) -> tuple[dict[str, str], Skipped]:
     """The texts that can be read by the names of their files, and why others cannot."""
     texts: dict[str, str] = {}
     skipped: Skipped = []
@@ -334,8 +329,6 @@ def load_texts(files: Files, *, strict: bool) -> tuple[dict[str, str], Skipped]:
         except (OSError, ValueError) as error:
             reason = error.strerror or "unreadable" if isinstance(error, OSError) else str(error)
             skipped.append((name, reason))
-            if strict:
-                raise ValueError(f"{name} cannot be read as a text: {reason}.") from None
     return texts, skipped
 
 

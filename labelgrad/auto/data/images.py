@@ -151,7 +151,7 @@ def decode(
     size
         Of the decoded images.
     config
-        With `strict` a damaged image raises ValueError.
+        Its `cache` matters.
     events
         Is told of progress.
     source
@@ -186,9 +186,6 @@ def decode(
         keys = [_file_key(path, source) for path in paths]
         places, failed = store.complete(keys, compute, batch, STAGE, events)
         pixels = store.rows(places[places >= 0], config.cache)
-    if failed and config.strict:
-        position, reason = next(iter(failed.items()))
-        raise ValueError(f"{paths[position]} cannot be read as an image: {reason}.")
     return pixels, failed
 
 

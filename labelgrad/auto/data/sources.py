@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.columns import join_few
+from labelgrad.auto.data.columns import holds_of, join_few
 from labelgrad.auto.store import cache_folder
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -198,12 +198,16 @@ def _open_parquet(path: Path) -> Source:
     for file in files:
         with readable(file.name, "a Parquet file"):
             scans.append(pl.scan_parquet(file))
-            differing = {*scans[-1].collect_schema()} ^ {*scans[0].collect_schema()}
+            schemas = [scans[place].collect_schema() for place in (0, -1)]
+        differing = [
+            name
+            for name in schemas[0] | schemas[1]
+            if len({name in s and holds_of(s[name]) for s in schemas if s.get(name) != pl.Null}) > 1
+        ]
         if differing:
             raise ValueError(
-                f"The files of {path.name} must have the same columns, and "
-                f"{join_few(sorted(differing))} differ between {files[0].name} and {file.name}; "
-                f"make them alike."
+                f"The files of {path.name} must have the same columns, and {join_few(differing)} "
+                f"differ between {files[0].name} and {file.name}; make them alike."
             )
     with readable(path.name, "a Parquet file"):
         names = list(scans[0].collect_schema())

@@ -221,8 +221,14 @@ there is no label.
     if not isinstance(labels, pl.Series):
         labels = labels.reshape(-1)
         labels = _from_objects(labels) if labels.dtype.kind in "OU" else _from_array(labels, task)
-    if labels.dtype == pl.String:
-        _refuse_markers(labels)
+    if labels.dtype == pl.String:  # into which NumPy turns a -1 or NaN among other text
+        markers = labels.filter(labels.is_in(["-1", "-1.0", "nan"]))
+        numbers, cells = parse_cells(labels, None)
+        if len(markers) and numbers.null_count() > cells.null_count():
+            raise ValueError(
+                f"`y` must hold either text or numbers, got text with {markers[0]!r} in it; write "
+                f"None where there is no label."
+            )
     if not labels.dtype.is_numeric():
         return labels, []
     if labels.dtype.is_float():
@@ -267,7 +273,11 @@ def _from_objects(y: Array) -> pl.Series:
     strange = next((cell for cell in known if not is_cell(cell)), None)
     if strange is not None:
         raise ValueError(f"`y` must hold numbers or text, got a {type(strange).__name__}.")
-    kinds = {_kind_of(cell) for cell in known}
+    names = {str: "text", bool | np.bool_: "booleans", int | float | np.number: "numbers"}
+    kinds = {
+        next((name for types, name in names.items() if isinstance(cell, types)), "objects")
+        for cell in known
+    }
     if len(kinds) > 1:
         raise ValueError(
             f"`y` must hold labels of one type, got {' and '.join(sorted(kinds))}; write None "
@@ -278,22 +288,6 @@ def _from_objects(y: Array) -> pl.Series:
         return pl.Series(cells, dtype=pl.Int64 if whole else pl.Float64, strict=False)
     texts = [None if cell is None else object_text(cell) for cell in cells]
     return pl.Series(texts, dtype=pl.String)
-
-
-def _kind_of(cell: Any) -> str:
-    kinds = {str: "text", bool | np.bool_: "booleans", int | float | np.number: "numbers"}
-    return next((kind for types, kind in kinds.items() if isinstance(cell, types)), "objects")
-
-
-def _refuse_markers(texts: pl.Series) -> None:
-    """Refuse text into which NumPy turned a -1 or NaN among other text."""
-    markers = texts.filter(texts.is_in(["-1", "-1.0", "nan"]))
-    numbers, cells = parse_cells(texts, None)
-    if len(markers) and numbers.null_count() > cells.null_count():
-        raise ValueError(
-            f"`y` must hold either text or numbers, got text with {markers[0]!r} in it; write None "
-            f"where there is no label."
-        )
 
 
 def _is_missing(cell: Any) -> bool:

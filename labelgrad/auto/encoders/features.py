@@ -188,9 +188,6 @@ def raw_features(
     keys, stage = [_item_key(item) for item in known], f"encoding {encoder.kind}"
     places, failed = store.complete(keys, compute, encoder.batch_size, stage, events)
     reasons = {present[position]: reason for position, reason in failed.items()}
-    if reasons and config.strict:
-        position, reason = next(iter(reasons.items()))
-        raise ValueError(f"{items[position]} cannot be read: {reason}.")
     rows = allocate((len(items), encoder.width), "float32", config.cache)
     found = np.flatnonzero(places >= 0)
     for some in (found[at : at + CHUNK] for at in range(0, len(found), CHUNK)):
