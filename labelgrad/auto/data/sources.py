@@ -17,7 +17,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -268,10 +268,6 @@ def _content(path: Path) -> tuple[Path | bytes, str]:
     return content, max(SEPARATORS, key=start.partition(b"\n")[0].decode(errors="replace").count)
 
 
-def _opened(content: Path | bytes) -> BinaryIO:
-    return content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
-
-
 def _copied(scan: pl.LazyFrame, config: FitConfig, stack: ExitStack) -> pl.LazyFrame:
     """A large table in a Parquet file that is there until the stack closes."""
     cache = cache_folder(config.cache)
@@ -289,11 +285,11 @@ def _lacks_cells(
 
     The number of separators in the file shows them.
     """
-    found, has_quotes = 0, False
-    with _opened(content) as file:
-        while part := file.read(2**24):
-            found += int((np.frombuffer(part, np.uint8) == ord(separator)).sum())
-            has_quotes |= b'"' in part
+    is_file, found, has_quotes = isinstance(content, Path), 0, False
+    signs = np.memmap(content, np.uint8, "r") if is_file else np.frombuffer(content, np.uint8)
+    for part in (signs[start : start + 2**24] for start in range(0, len(signs), 2**24)):
+        found += int((part == ord(separator)).sum())
+        has_quotes |= bool((part == ord('"')).any())
     if has_quotes:
         inside = pl.col(pl.String).str.count_matches(separator, literal=True).sum()
         found -= sum(frame.select(inside).collect(engine="streaming").row(0))
@@ -306,7 +302,7 @@ def _rows(content: Path | bytes, separator: str, name: str) -> Iterator[tuple[in
     """The line and the cells of each row, slowly; one that is damaged raises a ValueError."""
     csv.field_size_limit(2**30)
     line = 1
-    with _opened(content) as file:
+    with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
         reader = csv.reader((each.decode() for each in file), delimiter=separator, strict=True)
         while True:
             try:

@@ -41,7 +41,7 @@ def choose_encoder(
     kind
         IMAGES or TEXTS.
     natural_side
-        The usual shorter side of the pretrained.
+        The usual shorter side of the images.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def find_encoder(
     config
         Its `size`, `device` and `download` matter.
     natural_side
-        The usual shorter side of the pretrained.
+        The usual shorter side of the images.
 
     Returns
     -------
