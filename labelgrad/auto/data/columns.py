@@ -170,9 +170,7 @@ class Category:
 
     def encode(self, values: Array) -> Array:
         """Features (n, width) of parsed cells."""
-        one_hot = np.zeros((len(values), self.width + 1), np.float32)
-        one_hot[np.arange(len(values)), values] = 1
-        return one_hot[:, : self.width]
+        return np.eye(self.width + 1, self.width, dtype=np.float32)[values]
 
 
 @dataclass(frozen=True)
@@ -357,9 +355,7 @@ def fit_number(name: str, values: Array, form: Format | None = None) -> Number:
     >>> age.median, age.missing, age.mean, age.scale
     (4.0, True, 4.0, 1.632993161855452)
     """
-    finite = np.isfinite(values)
-    complete = bool(finite.all())
-    known = values if complete else values[finite]
+    known = values[np.isfinite(values)]
     if not len(known):
         return Number(name, missing=True, format=form)
     low, high = float(known.min()), float(known.max())
@@ -372,7 +368,7 @@ def fit_number(name: str, values: Array, form: Format | None = None) -> Number:
     mean, scale, median = (unit * value for value in found.row(0))
     if low == high:
         mean, scale = low, 1.0
-    return Number(name, median, not complete, mean, scale, low, high, form)
+    return Number(name, median, len(known) < len(values), mean, scale, low, high, form)
 
 
 def share_scale(columns: Mapping[str, Column]) -> dict[str, Column]:

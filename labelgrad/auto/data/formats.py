@@ -115,8 +115,6 @@ def parse_cells(cells: pl.Series, form: Format | None) -> tuple[pl.Series, pl.Se
         return texts.cast(pl.Float64, strict=False), texts
     texts = clean(cells)
     different = texts.drop_nulls().unique()
-    if 2 * len(different) > len(texts):
-        return form.parse(texts), texts
     parsed = form.parse(different)
     return texts.replace_strict(different, parsed, return_dtype=parsed.dtype), texts
 

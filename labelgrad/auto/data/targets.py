@@ -87,7 +87,13 @@ def read_targets(
     else:
         task, reason = _task_of_numbers(known, where)
     make = _regression if task == "regression" else _classification
-    return make(texts, numbers, [*notes, reason], where)
+    found = make(texts, numbers, [*notes, reason], where)
+    if found.task.is_labeled(found.y).all():
+        found.notes.append("Every example has a label: this is supervised learning.")
+    markers = texts.filter(texts.str.to_lowercase().is_in(MISSING)).unique().sort()
+    if len(markers) and numbers is not None:
+        found.notes.append(f"Unlabeled, although the cell is not empty: {join_few(markers)}.")
+    return found
 
 
 def _numbers_in(
@@ -148,7 +154,6 @@ def _regression(texts: pl.Series, numbers: Array | None, notes: list[str], where
             f"{where} must hold numbers whose standard deviation is between 1e-100 and 1e+100, got "
             f"numbers from {low:g} to {high:g}; give them in another unit."
         )
-    notes = [*notes, *_label_notes(texts, len(known) == len(numbers), numbers)]
     return Targets((numbers - mean) / scale, Regression(mean, scale), notes)
 
 
@@ -174,16 +179,7 @@ def _classification(
     strange = [name for name in classes if name.lower() in (*MISSING, "-1")]
     if strange:
         notes.append(f"Read as a class, because the cell is not empty: {join_few(strange)}.")
-    notes += _label_notes(texts, bool((y >= 0).all()), numbers)
     return Targets(y, Classification(tuple(classes)), notes)
-
-
-def _label_notes(texts: pl.Series, complete: bool, numbers: Array | None) -> list[str]:
-    notes = ["Every example has a label: this is supervised learning."] if complete else []
-    markers = texts.filter(texts.str.to_lowercase().is_in(MISSING)).unique().sort()
-    if len(markers) and numbers is not None:
-        notes.append(f"Unlabeled, although the cell is not empty: {join_few(markers)}.")
-    return notes
 
 
 def label_series(y: Any, rows: int, task: str | None = None) -> tuple[pl.Series, list[str]]:
@@ -249,9 +245,7 @@ def _as_labels(y: Any) -> Any:
     if not isinstance(series, nw.Series):
         return np.asarray(y)
     if series.dtype == nw.Object:
-        objects = np.empty(len(series), dtype=object)
-        objects[:] = series.to_list()
-        return objects
+        return np.fromiter(series.to_list(), dtype=object)
     return from_narwhals(series)
 
 
