@@ -26,6 +26,7 @@ import polars as pl
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.columns import holds_of, join_few
 from labelgrad.auto.store import cache_folder
+from labelgrad.auto.task import Array
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET, JSON, EXCEL = (".parquet", ".pq"), (".jsonl", ".ndjson"), (".xlsx", ".xls", ".ods")
@@ -285,8 +286,12 @@ def _lacks_cells(
 
     The number of separators in the file shows them.
     """
-    is_file, found, has_quotes = isinstance(content, Path), 0, False
-    signs = np.memmap(content, np.uint8, "r") if is_file else np.frombuffer(content, np.uint8)
+    found, has_quotes, dtype = 0, False, np.uint8
+    signs: Array = (
+        np.frombuffer(content, dtype)
+        if isinstance(content, bytes)
+        else np.memmap(content, dtype, "r")
+    )
     for part in (signs[start : start + 2**24] for start in range(0, len(signs), 2**24)):
         found += int((part == ord(separator)).sum())
         has_quotes |= bool((part == ord('"')).any())
