@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,9 +22,9 @@ import numpy as np
 import polars as pl
 
 from labelgrad.auto.data.dataset import Dataset
+from labelgrad.auto.data.sources import read_pairs
 from labelgrad.auto.plain_values import built
 from labelgrad.auto.task import Classification
-from labelgrad.auto.text_files import read_pairs
 from labelgrad.files import append_lines, read_json
 from labelgrad.nearest import did_you_mean
 
@@ -268,7 +268,7 @@ class AnnotationLog:
         """
         annotated, notes = self.training_labels(), self.notes
         if not annotated:
-            return dataset.with_notes(*notes)
+            return replace(dataset, notes=(*dataset.notes, *notes))
         places = {name: place for place, name in enumerate(dataset.ids) if name in annotated}
         labels = {name: label for name, label in annotated.items() if name in places}
         replaced = int(dataset.is_labeled[list(places.values())].sum())
@@ -292,7 +292,7 @@ class AnnotationLog:
                 f"With the annotations in {self.path} every label is the same; annotate examples "
                 f"of another class."
             )
-        return dataset.with_labels(y, task).with_notes(*notes)
+        return replace(dataset, y=y, task=task, notes=(*dataset.notes, *notes))
 
 
 def log_of(result: Result) -> AnnotationLog:

@@ -24,8 +24,7 @@ from labelgrad.auto.base_models.base import BaseModel
 from labelgrad.auto.base_models.registry import base_models, default_base_models
 from labelgrad.auto.config import FitConfig, listed_names
 from labelgrad.auto.cross_fit import cross_fit, make_folds
-from labelgrad.auto.data.dataset import Dataset
-from labelgrad.auto.data.read import read
+from labelgrad.auto.data.dataset import Dataset, read
 from labelgrad.auto.evaluation import LEVEL, Interval, shown_error
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.run import fingerprint

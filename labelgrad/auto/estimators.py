@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import narwhals as nw
@@ -22,8 +22,7 @@ from sklearn.utils.validation import (
 from labelgrad.auto.base_models.registry import base_models
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.cross_fit import cross_fit, make_folds
-from labelgrad.auto.data.dataset import Dataset, Examples
-from labelgrad.auto.data.read import read
+from labelgrad.auto.data.dataset import Dataset, Examples, read
 from labelgrad.auto.distillation import distill
 from labelgrad.auto.stacking import stack
 from labelgrad.auto.task import Array, Classification, Regression
@@ -184,7 +183,7 @@ class StackedClassifier(PartlyLabeledClassifier, _Stacked):
         task = Classification(tuple(str(label) for label in self.classes_))
         prior = self.class_prior
         named = None if prior is None else {str(name): share for name, share in prior.items()}
-        self._stack(dataset.with_labels(codes, task), named)
+        self._stack(replace(dataset, y=codes, task=task), named)
         return self
 
     def _impute(self) -> Array:
@@ -234,7 +233,7 @@ class StackedRegressor(PartlyLabeledRegressor, _Stacked):
         """Learn from rows with a value, and from rows that carry NaN in its place."""
         dataset = self._read(X)
         values = self._standardize(dataset.X, y)
-        self._stack(dataset.with_labels(values, Regression(self.mean_, self.scale_)))
+        self._stack(replace(dataset, y=values, task=Regression(self.mean_, self.scale_)))
         return self
 
     def _impute(self) -> Array:

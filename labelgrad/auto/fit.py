@@ -12,7 +12,7 @@ from labelgrad.auto.assemble import Fitted, assemble, subsample
 from labelgrad.auto.base_models.registry import base_models, with_steps_for_budget
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.cross_fit import cross_fit, make_folds
-from labelgrad.auto.data.read import read
+from labelgrad.auto.data.dataset import read
 from labelgrad.auto.data.views import open_views
 from labelgrad.auto.distillation import distill
 from labelgrad.auto.ensemble_io import check_can_save

@@ -68,9 +68,7 @@ def _as(kind: Any, value: Any, name: str) -> Any:
 
 
 def _as_one_of(kinds: Sequence[Any], value: Any, name: str) -> Any:
-    if value is None and NoneType in kinds:
-        return None
-    *others, last = (kind for kind in kinds if kind is not NoneType)
+    *others, last = sorted(kinds, key=lambda kind: kind is not NoneType)  # None first
     for kind in others:
         with suppress(ValueError):
             return _as(kind, value, name)

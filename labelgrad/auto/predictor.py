@@ -196,7 +196,7 @@ class Predictor:
 
 def read_predictor(manifest: Manifest, network: nn.Module | None, config: FitConfig) -> Predictor:
     """The model that a manifest lists; a user's own network is given, and gets its weights."""
-    from labelgrad.auto.data.read import preprocessor_from_dict
+    from labelgrad.auto.data.dataset import preprocessor_from_dict
 
     folder = manifest.folder
     with manifest.using(MODEL_INFO):

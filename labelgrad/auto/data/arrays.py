@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data import columns as of_columns
 from labelgrad.auto.data.columns import Column, join_few
-from labelgrad.auto.data.dataset import Dataset, Examples, NewExamples, RowIds
+from labelgrad.auto.data.dataset import PART, Dataset, Examples, NewExamples, Preprocessor, RowIds
 from labelgrad.auto.data.images import pixel_features
 from labelgrad.auto.data.sources import readable
 from labelgrad.auto.data.targets import label_series, read_targets
@@ -21,7 +21,6 @@ from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.store import allocate
 from labelgrad.auto.task import Array
 
-PART = 20_000  # rows that are transformed at once
 BOMB_SIZE, BOMB_RATIO = 2**30, 100  # bytes, and how far data shrink: beyond both it is an attack
 
 
@@ -69,77 +68,26 @@ class Pixels:
 
 
 @dataclass(eq=False)
-class ArrayPreprocessor:
-    """How the columns, or the images, of an array are scaled.
+class ArrayPreprocessor(Preprocessor):
+    """How an array becomes features: columns if it has two dimensions, else images.
 
-    >>> saved = ARRAYS.read([[1.0], [3.0]], [0, 1], FitConfig()).preprocessor.to_dict()
-    >>> ARRAYS.preprocessor_from_dict(saved).transform([[5.0]], FitConfig()).examples.X
+    >>> saved = ArrayPreprocessor.read([[1.0], [3.0]], [0, 1], FitConfig()).preprocessor.to_dict()
+    >>> ArrayPreprocessor.from_dict(saved).transform([[5.0]], FitConfig()).examples.X
     array([[3.]], dtype=float32)
     """
 
     shape: tuple[int, ...]
     columns: tuple[Column, ...] = ()
     pixels: Pixels | None = None
-    kind: str = field(default="arrays", init=False)
-    id_name: str = field(default="row", init=False)
+    kind = "arrays"
 
-    def transform(self, data: Any, config: FitConfig, events: Events = SILENT) -> NewExamples:
-        """New rows of the shape the old ones have; `y` of a file is not read."""
-        del events
-        x = self._checked(data)
-        return NewExamples(self.examples(x, config), RowIds(len(x)))
-
-    def transform_in_parts(
-        self, data: Any, config: FitConfig, events: Events = SILENT
-    ) -> Iterator[NewExamples]:
-        """The same, some thousand rows at a time."""
-        del events
-        x = self._checked(data)
-        for start in range(0, len(x), PART):
-            part = x[start : start + PART]
-            yield NewExamples(self.examples(part, config), RowIds(len(part), start))
-
-    def examples(self, x: Array, config: FitConfig) -> Examples:
-        """What models see of checked rows."""
-        if self.pixels is not None:
-            raw = self.pixels.transform(x, config)
-            return Examples(pixel_features(raw, config), raw)
-        width = sum(column.width for column in self.columns)
-        X = allocate((len(x), width), np.float32, config.cache)
-        for start in range(0, len(x), PART):
-            rows = slice(start, start + PART)
-            of_columns.encode_rows(self.columns, list(x[rows].T.astype(np.float64)), X[rows])
-        return Examples(X)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The preprocessor as JSON can hold it."""
-        return {
-            "kind": self.kind,
-            "shape": list(self.shape),
-            "columns": [of_columns.column_to_dict(column) for column in self.columns],
-            "pixels": None if self.pixels is None else vars(self.pixels),
-        }
-
-    def _checked(self, data: Any) -> Array:
-        x = check_array(load_arrays(data, ("x",))["x"] if isinstance(data, Path) else data)
-        if x.shape[1:] != self.shape:
-            raise ValueError(
-                f"`x` must have rows of the shape {self.shape}, as in the training data, got "
-                f"{x.shape[1:]}."
-            )
-        return x
-
-
-class Arrays:
-    """An .npz file, or an array: of columns if it has two dimensions, else of images."""
-
-    name = "arrays"
-
-    def takes(self, data: Any) -> bool:
+    @classmethod
+    def takes(cls, data: Any) -> bool:
         """Whether this is an .npz file, or any object: what is no array is refused when read."""
         return data.suffix.lower() == ".npz" if isinstance(data, Path) else True
 
-    def read(self, data: Any, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
+    @classmethod
+    def read(cls, data: Any, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
         """Examples and labels, which are -1, NaN or None where there are none."""
         del events
         if isinstance(data, Path):
@@ -150,7 +98,7 @@ class Arrays:
         x = check_array(data)
         labels, notes = label_series(y, len(x), config.task)
         targets = read_targets(labels, config.task, "`y`")
-        preprocessor, more = _fit(x)
+        preprocessor, more = cls._fit(x)
         examples = preprocessor.examples(x, config)
         return Dataset(
             examples.X,
@@ -162,35 +110,71 @@ class Arrays:
             notes=[*targets.notes, *notes, *more],
         )
 
-    def preprocessor_from_dict(self, saved: Mapping[str, Any]) -> ArrayPreprocessor:
+    @classmethod
+    def _fit(cls, x: Array) -> tuple[ArrayPreprocessor, list[str]]:
+        shape = tuple(x.shape[1:])
+        if x.ndim > 2:
+            pixels = Pixels.fit(x)
+            last = "The channels of `x` are its last dimension, and become the second."
+            return cls(shape, pixels=pixels), [last] if pixels.channels_last else []
+        if (x == x[:1]).all():
+            raise ValueError("`x` has no column to learn from: each of them is constant.")
+        fitted: dict[str, Column] = {
+            str(place): of_columns.fit_number(str(place), column.astype(np.float64))
+            for place, column in enumerate(x.T)
+        }
+        fitted = of_columns.share_scale(fitted)
+        return cls(shape, tuple(fitted.values())), of_columns.column_notes(fitted)
+
+    def transform_in_parts(
+        self, data: Any, config: FitConfig, events: Events = SILENT, size: int | None = PART
+    ) -> Iterator[NewExamples]:
+        """New rows of the shape the old ones have; `y` of a file is not read."""
+        del events
+        x = check_array(data)
+        if x.shape[1:] != self.shape:
+            raise ValueError(
+                f"`x` must have rows of the shape {self.shape}, as in the training data, got "
+                f"{x.shape[1:]}."
+            )
+        for start in range(0, len(x), size or len(x)):
+            part = x[start : start + (size or len(x))]
+            yield NewExamples(self.examples(part, config), RowIds(len(part), start))
+
+    def examples(self, x: Array, config: FitConfig) -> Examples:
+        """What models see of checked rows."""
+        if self.pixels is not None:
+            raw = self.pixels.transform(x, config)
+            return Examples(pixel_features(raw, config), raw)
+        X = allocate(
+            (len(x), sum(column.width for column in self.columns)), "float32", config.cache
+        )
+        for start in range(0, len(x), PART):
+            values = x[start : start + PART].T.astype(np.float64)
+            pairs = zip(self.columns, values, strict=True)
+            X[start : start + PART] = np.hstack([column.encode(cells) for column, cells in pairs])
+        return Examples(X)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The preprocessor as JSON can hold it."""
+        return {
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "columns": [{"kind": column.kind, **asdict(column)} for column in self.columns],
+            "pixels": None if self.pixels is None else vars(self.pixels),
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> ArrayPreprocessor:
         """The preprocessor that `to_dict` wrote down."""
         columns = tuple(of_columns.column_from_dict(column) for column in saved["columns"])
         pixels = None if saved["pixels"] is None else Pixels(**saved["pixels"])
-        return ArrayPreprocessor(tuple(saved["shape"]), columns, pixels)
-
-
-ARRAYS = Arrays()
-
-
-def _fit(x: Array) -> tuple[ArrayPreprocessor, list[str]]:
-    shape = tuple(x.shape[1:])
-    if x.ndim > 2:
-        pixels = Pixels.fit(x)
-        last = "The channels of `x` are its last dimension, and become the second."
-        return ArrayPreprocessor(shape, pixels=pixels), [last] if pixels.channels_last else []
-    if (x == x[:1]).all():
-        raise ValueError("`x` has no column to learn from: each of them is constant.")
-    fitted: dict[str, Column] = {
-        str(place): of_columns.fit_number(str(place), column.astype(np.float64))
-        for place, column in enumerate(x.T)
-    }
-    fitted = of_columns.share_scale(fitted)
-    return ArrayPreprocessor(shape, tuple(fitted.values())), of_columns.column_notes(fitted)
+        return cls(tuple(saved["shape"]), columns, pixels)
 
 
 def check_array(data: Any) -> Array:
-    """An array of numbers with two to four dimensions; anything else raises a ValueError."""
-    x = np.asarray(data)
+    """An array of numbers with two to four dimensions, or that of a file; else a ValueError."""
+    x = load_arrays(data, ("x",))["x"] if isinstance(data, Path) else np.asarray(data)
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise ValueError(
             f"`x` must be (rows, columns), (rows, height, width) or (rows, channels, height, "

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.data.formats import (
-    DAY_FIRST,
-    MONTH_FIRST,
-    TRUTH,
-    DateFormat,
-    Format,
-    NumberFormat,
-    are_booleans,
-    clean,
-    date_formats,
-    number_formats,
-    parse_cells,
-)
+from labelgrad.auto.data import formats as written
+from labelgrad.auto.data.formats import TRUTH, DateFormat, Format, NumberFormat, clean, parse_cells
 from labelgrad.auto.task import Array
 
 MAX_CATEGORIES = 50
@@ -102,18 +91,13 @@ class Number:
     kind: ClassVar[str] = "number"
 
     @property
-    def date(self) -> bool:
-        """Whether the numbers are dates, in days since 1970."""
-        return isinstance(self.format, DateFormat)
-
-    @property
     def width(self) -> int:
         """How many columns of X are this column's."""
         return 1 + self.missing
 
     def parse(self, cells: pl.Series, first_row: int = 1) -> Array:
         """Numbers (n,), NaN where missing; a cell of another format raises a ValueError."""
-        what = DATES if self.date else NUMBERS
+        what = DATES if isinstance(self.format, DateFormat) else NUMBERS
         if holds_of(cells.dtype) == what:
             return floats(cells)
         numbers, texts = parse_cells(as_text(cells), self.format)
@@ -130,17 +114,12 @@ class Number:
 
     def encode(self, values: Array) -> Array:
         """Features (n, width) of parsed cells; infinity counts as missing."""
-        encoded = np.empty((len(values), self.width), np.float32)
         known = np.isfinite(values)
-        if not known.all():
-            values = np.where(known, values, self.median)
-        if self.missing:
-            encoded[:, 1] = ~known
         with np.errstate(over="ignore"):  # infinity is clipped
-            scaled = values - self.mean
-            scaled /= self.scale
-        encoded[:, 0] = np.clip(scaled, -LIMIT, LIMIT, out=scaled)
-        return encoded
+            scaled = (np.where(known, values, self.median) - self.mean) / self.scale
+        clipped = np.clip(scaled, -LIMIT, LIMIT)
+        columns = [clipped, ~known] if self.missing else [clipped]
+        return np.stack(columns, axis=1).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -178,23 +157,20 @@ class Category:
         del first_row
         texts = as_text(cells)
         different = texts.unique()
-        codes = [self._code(text) for text in clean(different)]
-        return texts.replace_strict(different, codes, return_dtype=pl.Int32).to_numpy()
-
-    def _code(self, text: str | None) -> int:
-        if text is None:
-            return self.width - self.missing
-        meaning = TRUTH.get(text.lower()) if self.boolean else None
-        for code, known in enumerate(self.texts):
-            if text == known or (meaning is not None and TRUTH[known.lower()] == meaning):
-                return code
-        return len(self.texts) if self.other else self.width
+        codes: dict[object, int] = {text: code for code, text in enumerate(self.texts)}
+        codes |= {None: self.width - self.missing}
+        if self.boolean:
+            codes |= {TRUTH[text.lower()]: code for code, text in enumerate(self.texts)}
+        rare = len(self.texts) if self.other else self.width
+        found = [
+            codes.get(TRUTH.get(text.lower(), text) if self.boolean and text else text, rare)
+            for text in clean(different)
+        ]
+        return texts.replace_strict(different, found, return_dtype=pl.Int32).to_numpy()
 
     def encode(self, values: Array) -> Array:
         """Features (n, width) of parsed cells."""
-        one_hot = np.zeros((len(values), self.width + 1), np.float32)
-        one_hot[np.arange(len(values)), values] = 1
-        return one_hot[:, : self.width]
+        return np.eye(self.width + 1, self.width, dtype=np.float32)[values]
 
 
 @dataclass(frozen=True)
@@ -218,24 +194,11 @@ class Encoded:
 Column = Number | Category | Encoded
 
 
-def encode_rows(columns: Sequence[Column], values: Sequence[Array], X: Array) -> None:
-    """Write the features of parsed cells into rows of X."""
-    place = 0
-    for column, mine in zip(columns, values, strict=True):
-        X[:, place : place + column.width] = column.encode(mine)
-        place += column.width
-
-
-def column_to_dict(column: Column) -> dict[str, Any]:
-    """A column as JSON can hold it."""
-    return {"kind": column.kind, **asdict(column)}
-
-
 def column_from_dict(saved: Mapping[str, Any]) -> Column:
-    """The column that `column_to_dict` wrote down.
+    """The column out of its kind and its fields, as JSON holds them.
 
     >>> age = Number("age", median=30.0, missing=True, format=NumberFormat(","))
-    >>> column_from_dict(column_to_dict(age)) == age
+    >>> column_from_dict({"kind": "number", **vars(age), "format": {"decimal": ","}}) == age
     True
     """
     values = dict(saved)
@@ -258,20 +221,12 @@ class Guess:
 
     name: str
     holds: str
-    formats: Sequence[Format] = ()
+    formats: Sequence[Format | None] = (None,)  # None is how programs write numbers
     is_string: bool = False
-    numbers: pl.Series | None = None  # in strings as programs write them
-
-    @property
-    def format(self) -> Format | None:
-        """The format that is settled on."""
-        return self.formats[0] if self.formats else None
 
 
-def guess(
-    name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = True, hold: bool = True
-) -> Guess:
-    """Look at a column: plain numbers, which may be held, or numbers or dates in formats, or texts.
+def guess(name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = True) -> Guess:
+    """Look at a column: plain numbers, or numbers or dates in formats, or texts.
 
     >>> ages = pl.DataFrame({"age": ["1", "NA", "3"], "pet": ["cat", "dog", ""]})
     >>> [guess(name, ages[name].dtype, ages.get_column).holds for name in ages.columns]
@@ -279,15 +234,15 @@ def guess(
     """
     if dtype != pl.String:
         holds = holds_of(dtype)
-        return Guess(name, holds, [DateFormat()] if holds == DATES else [])
+        return Guess(name, holds, [DateFormat() if holds == DATES else None])
     numbers, texts = parse_cells(cells_of(name), None)
     if numbers.null_count() == texts.null_count():
-        return Guess(name, NUMBERS, is_string=True, numbers=numbers if hold else None)
+        return Guess(name, NUMBERS, is_string=True)
     different = texts.drop_nulls().unique(maintain_order=True)
     head = different.head(HEAD)
-    if number_formats(head) and (found := number_formats(different)):
+    if written.number_formats(head) and (found := written.number_formats(different)):
         return Guess(name, NUMBERS, found, is_string=True)
-    if dates and date_formats(head) and (orders := date_formats(different)):
+    if dates and written.date_formats(head) and (orders := written.date_formats(different)):
         return Guess(name, DATES, orders, is_string=True)
     return Guess(name, TEXTS, is_string=True)
 
@@ -295,8 +250,6 @@ def guess(
 def settle_numbers(guesses: Mapping[str, Guess], cells_of: CellsOf, separator: str) -> list[str]:
     """Leave each column of numbers one format, by what the others show; returns notes."""
     strings = [each for each in guesses.values() if each.holds == NUMBERS and each.is_string]
-    if not any(each.formats for each in strings):
-        return []
     shown = {each.name: _decimal_sign(each, cells_of) for each in strings}
     unsure, commas, points, dots = (
         [name for name, sign in shown.items() if sign == wanted]
@@ -311,7 +264,7 @@ def settle_numbers(guesses: Mapping[str, Guess], cells_of: CellsOf, separator: s
         ]
     dots = dots if comma and commas else []
     for name in dots:
-        guesses[name].formats, guesses[name].numbers = [NumberFormat(",", ".")], None
+        guesses[name].formats = [NumberFormat(",", ".")]
     if points or commas:
         sign = "point" if points else "comma"
         why = f"as {join_few(points or commas, most=2)} has a decimal {sign}"
@@ -335,7 +288,7 @@ def _decimal_sign(each: Guess, cells_of: CellsOf) -> str:
     """What a column of numbers in strings shows of the decimal sign in its file."""
     if len(each.formats) > 1:
         return "unsure"
-    form = each.format
+    form = each.formats[0]
     if isinstance(form, NumberFormat) and "," in (form.decimal, form.thousands):
         return form.decimal
     cells = clean(cells_of(each.name))
@@ -355,14 +308,17 @@ def settle_dates(guesses: Mapping[str, Guess], cells_of: CellsOf, given: str | N
     unsure = [name for name, some in orders.items() if len(some) > 1]
     if not unsure:
         return []
-    shown = {some[0] for some in orders.values() if len(some) == 1} & {DAY_FIRST, MONTH_FIRST}
+    shown = {some[0] for some in orders.values() if len(some) == 1} & {
+        written.DAY_FIRST,
+        written.MONTH_FIRST,
+    }
     order = given or (shown.pop() if len(shown) == 1 else None)
     if order is None:
         example = clean(cells_of(unsure[0])).drop_nulls()[0]
         raise ValueError(
             f"The dates of {join_few(unsure)}, such as {example!r}, can be read with the day first "
-            f"or with the month first; say which with `dates` (--dates {DAY_FIRST} or "
-            f"{MONTH_FIRST}), or write them as 1998-08-07."
+            f"or with the month first; say which with `dates` (--dates {written.DAY_FIRST} or "
+            f"{written.MONTH_FIRST}), or write them as 1998-08-07."
         )
     for name in unsure:
         guesses[name].formats = [guesses[name].formats[orders[name].index(order)]]
@@ -381,8 +337,8 @@ def fit_column(found: Guess, cells: pl.Series, *, is_file: bool = True) -> Colum
         return "lists, bytes or other objects"
     if found.holds == TEXTS:
         return _fit_category(found.name, text_counts(cells))
-    values = Number(found.name, format=found.format).parse(cells)
-    number = fit_number(found.name, values, found.format)
+    values = Number(found.name, format=found.formats[0]).parse(cells)
+    number = fit_number(found.name, values, found.formats[0])
     if not np.isfinite(values).any():
         return "empty"
     if number.low == number.high and not number.missing:
@@ -399,9 +355,7 @@ def fit_number(name: str, values: Array, form: Format | None = None) -> Number:
     >>> age.median, age.missing, age.mean, age.scale
     (4.0, True, 4.0, 1.632993161855452)
     """
-    finite = np.isfinite(values)
-    complete = bool(finite.all())
-    known = values if complete else values[finite]
+    known = values[np.isfinite(values)]
     if not len(known):
         return Number(name, missing=True, format=form)
     low, high = float(known.min()), float(known.max())
@@ -414,7 +368,7 @@ def fit_number(name: str, values: Array, form: Format | None = None) -> Number:
     mean, scale, median = (unit * value for value in found.row(0))
     if low == high:
         mean, scale = low, 1.0
-    return Number(name, median, not complete, mean, scale, low, high, form)
+    return Number(name, median, len(known) < len(values), mean, scale, low, high, form)
 
 
 def share_scale(columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -422,7 +376,11 @@ def share_scale(columns: Mapping[str, Column]) -> dict[str, Column]:
 
     Where half of the columns span the range of all, a pixel that is seldom lit is not magnified.
     """
-    numbers = [c for c in columns.values() if isinstance(c, Number) and not c.date]
+    numbers = [
+        c
+        for c in columns.values()
+        if isinstance(c, Number) and not isinstance(c.format, DateFormat)
+    ]
     if not numbers:
         return dict(columns)
     widest = min(c.low for c in numbers), max(c.high for c in numbers)
@@ -449,7 +407,7 @@ def _fit_category(name: str, counts: pl.DataFrame) -> Category | str:
     if not total:
         return "empty"
     commonest = known["text"].head(MAX_CATEGORIES).to_list()
-    if different <= MAX_CATEGORIES and are_booleans(commonest):
+    if different <= MAX_CATEGORIES and written.are_booleans(commonest):
         spelled = {TRUTH[text.lower()]: text for text in reversed(commonest)}
         return Category(name, tuple(sorted(spelled.values())), False, missing, boolean=True)
     if different == 1 and not missing:
@@ -489,13 +447,14 @@ def column_notes(fitted: Mapping[str, Column | str]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for reason in sorted({column for column in fitted.values() if isinstance(column, str)}):
         groups[f"Left out ({reason})"] = [name for name, why in fitted.items() if why == reason]
+    dates = [column for column in numbers if isinstance(column.format, DateFormat)]
     for column in numbers:
         if column.format is not None and column.format.description:
-            what = "Dates" if column.date else "Numbers"
+            what = "Dates" if column in dates else "Numbers"
             groups.setdefault(f"{what} with {column.format.description}", []).append(column.name)
     groups |= {
         "Booleans": [c.name for c in categories if c.boolean],
-        "Dates, in days since 1970": [c.name for c in numbers if c.date],
+        "Dates, in days since 1970": [c.name for c in dates],
         "Missing numbers are replaced by the median, with an indicator": [
             c.name for c in numbers if c.missing
         ],

@@ -1,16 +1,32 @@
-"""Examples with few labels, as every model sees them."""
+"""Examples with few labels, as every model sees them, and how they are read."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.task import Array, Task
+
+PART = 20_000  # examples of new data that are transformed at once
+KINDS = {  # the module of labelgrad.auto.data and its class; the first that takes the data reads it
+    "table": ("tables", "TablePreprocessor"),
+    "texts": ("folders", "TextPreprocessor"),
+    "images": ("images", "ImagePreprocessor"),
+    "arrays": ("arrays", "ArrayPreprocessor"),
+}
+OPTIONS = {  # that only some kinds have
+    "labels": ("images", "texts"),
+    "size": ("images",),
+    **dict.fromkeys(("target", "dates", "text"), ("table",)),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +61,8 @@ class RowIds(Sequence[str]):
     """Row numbers as strings, each made when it is needed: ten million strings are large.
 
     >>> ids = RowIds(3, first=1)
-    >>> ids[0], ids[-1], list(ids[1:]), ids.index("3"), "03" in ids
-    ('1', '3', ['2', '3'], 2, False)
+    >>> ids[0], ids[-1], list(ids[1:])
+    ('1', '3', ['2', '3'])
     """
 
     length: int
@@ -57,22 +73,7 @@ class RowIds(Sequence[str]):
 
     def __getitem__(self, place: Any) -> Any:
         numbers = range(self.first, self.first + self.length)[place]
-        if isinstance(numbers, int):
-            return str(numbers)
-        is_dense = numbers.step == 1
-        return RowIds(len(numbers), numbers.start) if is_dense else [str(n) for n in numbers]
-
-    def __contains__(self, name: object) -> bool:
-        is_number = isinstance(name, str) and name.isascii() and name.isdigit() and len(name) < 20
-        if not is_number or str(int(str(name))) != name:
-            return False
-        return 0 <= int(str(name)) - self.first < self.length
-
-    def index(self, name: Any, start: int = 0, stop: int | None = None) -> int:
-        """The position of an id."""
-        if name in self and int(name) - self.first in range(self.length)[start:stop]:
-            return int(name) - self.first
-        raise ValueError(f"{name!r} is no row.")
+        return str(numbers) if isinstance(numbers, int) else [str(n) for n in numbers]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,29 +85,44 @@ class NewExamples:
     skipped: Sequence[tuple[str, str]] = ()  # id, reason
 
 
-class Preprocessor(Protocol):
-    """What was decided about a data set while it was read, so that new data is treated alike.
+class Preprocessor(ABC):
+    """A kind of data: how it is read, and what was decided then, so that new data is treated alike.
 
-    `kind` is "table", "images", "texts" or "arrays"; `id_name` is what an example is called by in
-    files for people: "row" or "file".
+    `kind` is its name; `id_name` is what an example is called by in files for people: "row" or
+    "file". A new kind is a module with such a class, and a line in `KINDS`.
     """
 
     kind: str
-    id_name: str
+    id_name: str = "row"
+
+    @classmethod
+    @abstractmethod
+    def takes(cls, data: Any) -> bool:
+        """Whether a path or an object is data of this kind."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, data: Any, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
+        """Examples and labels out of a path or an object."""
+
+    @abstractmethod
+    def transform_in_parts(
+        self, data: Any, config: FitConfig, events: Events = SILENT, size: int | None = PART
+    ) -> Iterator[NewExamples]:
+        """New data as the models see it, `size` examples at a time; in one part if it is None."""
 
     def transform(self, data: Any, config: FitConfig, events: Events = SILENT) -> NewExamples:
         """New data, a path or an object, as the models see it."""
-        ...
+        return next(self.transform_in_parts(data, config, events, None))
 
-    def transform_in_parts(
-        self, data: Any, config: FitConfig, events: Events = SILENT
-    ) -> Iterator[NewExamples]:
-        """The same, some thousand examples at a time, so that memory stays bounded."""
-        ...
-
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Everything that `transform` needs, as JSON can hold it, with "kind"."""
-        ...
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Preprocessor:
+        """The preprocessor that `to_dict` wrote down."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,10 +167,76 @@ class Dataset:
         """All examples as models are shown them."""
         return Examples(self.X, self.raw, np.arange(len(self)))
 
-    def with_notes(self, *notes: str) -> Dataset:
-        """The same data set with more notes."""
-        return replace(self, notes=(*self.notes, *notes))
 
-    def with_labels(self, y: Array, task: Task | None = None) -> Dataset:
-        """The same examples with other labels."""
-        return replace(self, y=y, task=self.task if task is None else task)
+def read(
+    data: Any, y: Any = None, config: FitConfig | None = None, events: Events = SILENT
+) -> Dataset:
+    r"""Read a table, a folder of images or texts, an .npz file, a data frame or an array.
+
+    Parameters
+    ----------
+    data
+        A path, a data frame, or an array with one row for each example.
+    y
+        The labels of an array, or of a data frame without a target: -1, NaN or None where there is
+        none.
+    config
+        What the data are and how they are to be read.
+    events
+        Receives notes and progress.
+
+    Returns
+    -------
+    Dataset
+        Features, labels, ids and the preprocessor for new data.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "pets.csv")
+    ...     _ = file.write_text("weight,legs,pet\n4,4,cat\n30,4,dog\n0.1,2,\n")
+    ...     pets = read(file, config=FitConfig(target="pet"))
+    >>> pets.task.display(pets.y), pets.X.shape
+    (['cat', 'dog', None], (3, 2))
+    >>> read([[0.5], [1.0], [2.0]], [0, 1, -1]).y
+    array([ 0,  1, -1])
+    """
+    config = config or FitConfig()
+    data = Path(data).expanduser() if isinstance(data, str | Path) else data
+    if isinstance(data, Path) and not data.exists():
+        raise FileNotFoundError(f"There is no file or folder {data}.")
+    if isinstance(data, Path) and y is not None:
+        raise ValueError(
+            "`y` is for arrays and data frames; a file or folder has its labels in it."
+        )
+    kinds = {kind: _preprocessor_class(kind) for kind in KINDS}
+    kind = next((name for name, each in kinds.items() if each.takes(data)), None)
+    if kind is None:
+        from labelgrad.auto.data.sources import SUFFIXES
+
+        raise ValueError(
+            f"Data must be a table ({', '.join(SUFFIXES)}), a folder of Parquet files, images or "
+            f"texts, an .npz file, a data frame or an array, got {data}."
+        )
+    for option, owners in OPTIONS.items():
+        if getattr(config, option) and kind not in owners:
+            raise ValueError(
+                f"`{option}` is for {' or '.join(owners)}, and the data are {kind}; leave it out."
+            )
+    return kinds[kind].read(data, y, config, events)
+
+
+def _preprocessor_class(kind: str) -> type[Preprocessor]:
+    """How data of a kind are read; imported when needed."""
+    module, name = KINDS[kind]
+    found: type[Preprocessor] = getattr(import_module(f"labelgrad.auto.data.{module}"), name)
+    return found
+
+
+def preprocessor_from_dict(saved: Mapping[str, Any]) -> Preprocessor:
+    """The preprocessor that `Preprocessor.to_dict` wrote down."""
+    if saved["kind"] not in KINDS:
+        known = ", ".join(KINDS)
+        raise ValueError(f"A saved preprocessor must be of {known}, got {saved['kind']!r}.")
+    return _preprocessor_class(saved["kind"]).from_dict(saved)

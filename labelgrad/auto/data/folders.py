@@ -1,26 +1,34 @@
-"""The files of a folder and their labels; nothing outside the folder is opened."""
+"""Folders of texts, and what folders of images have in common with them.
+
+Nothing outside the folder is opened.
+"""
 
 from __future__ import annotations
 
+import codecs
 import os
-import sys
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import polars as pl
 
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.columns import join_few
-from labelgrad.auto.data.dataset import Dataset, Examples, NewExamples
+from labelgrad.auto.data.dataset import Dataset, Examples, NewExamples, Preprocessor
+from labelgrad.auto.data.sources import ENCODINGS, read_pairs
 from labelgrad.auto.data.targets import read_targets
-from labelgrad.auto.encoders.features import NothingToLearnError, State, check_state, encoder_names
+from labelgrad.auto.encoders import features as encoders
+from labelgrad.auto.encoders.features import State
 from labelgrad.auto.encoders.find import check_encoder
 from labelgrad.auto.encoders.fine_tuning import raw_inputs
+from labelgrad.auto.encoders.pixels import is_image
+from labelgrad.auto.encoders.pretrained import TEXTS
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.task import Array
-from labelgrad.auto.text_files import read_pairs
 
 LABELS_FILE = "labels.csv"
 HIDDEN = (".", "__MACOSX")  # beginnings of names
@@ -28,6 +36,7 @@ UNLABELED = ("unlabeled", "unlabelled")
 FILE_HEADERS = ("file", "filename", "file_name", "path", "image")
 LABEL_HEADERS = ("label", "class", "target")
 PART = 2048  # files of new data that are read at once
+MAX_BYTES = 4_000_000  # of a file that are read
 Files = dict[str, Path]  # by name relative to the folder
 Skipped = list[tuple[str, str]]  # name, reason
 
@@ -54,7 +63,7 @@ def labeled_files(
     folder
         With a sub-folder for each class and `unlabeled`, or with a file labels.csv.
     config
-        Its `labels` is another CSV file; with `strict` no file may be refused.
+        Its `labels` is another CSV file.
     suffixes
         Of files that are examples; files that the CSV lists always are.
     what
@@ -64,7 +73,7 @@ def labeled_files(
     -------
     LabeledFiles
     """
-    inside, refused = list_files(folder, strict=config.strict)
+    inside, refused = list_files(folder)
     by_folder = config.labels is None and LABELS_FILE not in inside
     examples = [name for name in inside if name.lower().endswith(suffixes)]
     if by_folder:
@@ -95,7 +104,7 @@ def labeled_files(
 
 
 @dataclass(eq=False)
-class FolderPreprocessor:
+class FolderPreprocessor(Preprocessor):
     """How a folder became features; a subclass reads files of one kind."""
 
     state: State | None  # of the encoder
@@ -105,86 +114,40 @@ class FolderPreprocessor:
     suffixes: ClassVar[tuple[str, ...]]  # of files that are examples
 
     @classmethod
-    def fit(cls, folder: Path, files: Files, config: FitConfig, events: Events) -> FittedFolder:
-        """Decide how the files of a folder become features."""
-        raise NotImplementedError
+    @abstractmethod
+    def fit(
+        cls, folder: Path, files: Files, config: FitConfig, events: Events
+    ) -> tuple[Self, NewExamples, Sequence[str]]:
+        """Decide how the files of a folder become features; with notes on them."""
 
+    @abstractmethod
     def transform_files(self, files: Files, config: FitConfig, events: Events) -> NewExamples:
         """Some files as the models see them."""
-        raise NotImplementedError
 
     def encoded(self, X: Array, items: Sequence[Any], config: FitConfig) -> Examples:
         """Features of an encoder, with what it computed them from if it is to be fine-tuned."""
         raw = raw_inputs(self.state, items, config) if self.state and self.fine_tune else None
         return Examples(X, raw)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
-        return asdict(self)
-
-    def transform(
-        self, data: str | Path, config: FitConfig, events: Events = SILENT
-    ) -> NewExamples:
-        """All files of a folder and its sub-folders, or one file, as the models see them."""
-        return next(self._parts(Path(data), sys.maxsize, config, events))
-
-    def transform_in_parts(
-        self, data: str | Path, config: FitConfig, events: Events = SILENT
-    ) -> Iterator[NewExamples]:
-        """The same, some thousand files at a time; no part is empty."""
-        return self._parts(Path(data), PART, config, events)
-
-    def _parts(
-        self, data: Path, size: int, config: FitConfig, events: Events
-    ) -> Iterator[NewExamples]:
-        """The last part has what was skipped."""
-        inside, refused = {data.name: data}, dict[str, str]()
-        names = [data.name]
-        if not data.is_file():
-            inside, refused = list_files(data, strict=config.strict)
-            names = [name for name in inside if name.lower().endswith(self.suffixes)]
-        if not names:
-            raise ValueError(f"The folder {data} contains no {self.kind}.")
-        skipped: Skipped = []
-        before = None
-        for start in range(0, len(names), size):
-            some = {name: inside[name] for name in names[start : start + size]}
-            part = self.transform_files(some, config, events)
-            skipped += part.skipped
-            if len(part.ids):
-                if before is not None:
-                    yield before
-                before = replace(part, skipped=())
-        if before is None:
-            raise ValueError(none_readable(skipped))
-        yield replace(before, skipped=[*skipped, *refused.items()])
-
-
-FittedFolder = tuple[FolderPreprocessor, NewExamples, Sequence[str]]  # with notes on the features
-
-
-class Folders:
-    """Reads folders of one kind of files."""
-
-    def __init__(self, preprocessor: type[FolderPreprocessor]):
-        self.preprocessor, self.name = preprocessor, preprocessor.kind
-
-    def takes(self, data: Any) -> bool:
+    @classmethod
+    def takes(cls, data: Any) -> bool:
         """Whether it is a folder; others that contain tables or texts are taken before."""
         return isinstance(data, Path) and data.is_dir()
 
-    def read(self, data: Path, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
+    @classmethod
+    def read(cls, data: Path, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
         """The files of a folder with the labels they have."""
         del y  # labels are in the folder
-        check_encoder(config, self.name)
-        given = labeled_files(data, config, self.preprocessor.suffixes, self.name)
+        check_encoder(config, cls.kind)
+        given = labeled_files(data, config, cls.suffixes, cls.kind)
         try:
-            preprocessor, found, notes = self.preprocessor.fit(data, given.files, config, events)
-        except NothingToLearnError as error:
+            preprocessor, found, notes = cls.fit(data, given.files, config, events)
+        except encoders.NothingToLearnError as error:
             raise ValueError(f"Nothing can be learned from {data}: {error}.") from None
         labels = pl.Series([given.labels.get(name, "") for name in found.ids], dtype=pl.String)
         targets = read_targets(labels, config.task, given.where, are_names=given.by_folder)
-        state = preprocessor.state
+        skipped, state = [*found.skipped, *given.refused.items()], preprocessor.state
+        check_strict(skipped, config)
         return Dataset(
             X=found.examples.X,
             y=targets.y,
@@ -193,15 +156,94 @@ class Folders:
             preprocessor=preprocessor,
             raw=found.examples.raw,
             has_encoded_features=state is not None,
-            encoders=encoder_names([state]) if state else None,
+            encoders=encoders.encoder_names([state]) if state else None,
             notes=[*given.notes, *targets.notes, *notes],
-            skipped=[*found.skipped, *given.refused.items()],
+            skipped=skipped,
         )
 
-    def preprocessor_from_dict(self, saved: Mapping[str, Any]) -> FolderPreprocessor:
+    def transform_in_parts(
+        self, data: Any, config: FitConfig, events: Events = SILENT, size: int | None = PART
+    ) -> Iterator[NewExamples]:
+        """All files of a folder and its sub-folders, or one file; the last part has the skipped."""
+        path, refused = Path(data), dict[str, str]()
+        files = {path.name: path}
+        if not path.is_file():
+            inside, refused = list_files(path)
+            files = {n: file for n, file in inside.items() if n.lower().endswith(self.suffixes)}
+        if not files:
+            raise ValueError(f"The folder {path} contains no {self.kind}.")
+        skipped: Skipped = []
+        before = None
+        size = size or len(files)
+        for start in range(0, len(files), size):
+            some = dict(islice(files.items(), start, start + size))
+            part = self.transform_files(some, config, events)
+            skipped += part.skipped
+            check_strict([*skipped, *refused.items()], config)
+            if len(part.ids):
+                if before is not None:
+                    yield before
+                before = replace(part, skipped=())
+        if before is None:
+            raise ValueError(none_readable(skipped))
+        yield replace(before, skipped=[*skipped, *refused.items()])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
         """The preprocessor that `to_dict` wrote down; ValueError if it is damaged."""
-        state = None if saved["state"] is None else check_state(saved["state"])
-        return self.preprocessor(**{**saved, "state": state})
+        state = None if saved["state"] is None else encoders.check_state(saved["state"])
+        return cls(**{**saved, "state": state})
+
+
+@dataclass(eq=False)
+class TextPreprocessor(FolderPreprocessor):
+    """How a folder of texts became features."""
+
+    state: State
+    kind: str = TEXTS
+    suffixes = (".txt", ".text", ".md")
+
+    @classmethod
+    def takes(cls, data: Any) -> bool:
+        """Whether it is a folder that contains texts and no images."""
+        has_texts = False
+        for _, _, names in os.walk(data) if super().takes(data) else ():
+            if any(map(is_image, names)):
+                return False
+            has_texts |= any(name.lower().endswith(cls.suffixes) for name in names)
+        return has_texts
+
+    @classmethod
+    def fit(
+        cls, folder: Path, files: Files, config: FitConfig, events: Events
+    ) -> tuple[Self, NewExamples, Sequence[str]]:
+        """Choose the encoder."""
+        del folder
+        texts, skipped = load_texts(files)
+        if not texts:
+            raise ValueError(none_readable(skipped))
+        items = list(texts.values())
+        block = encoders.encode_texts(items, config, events)
+        fitted = cls(block.state, config.fine_tune > 0)
+        examples = fitted.encoded(block.features, items, config)
+        return fitted, NewExamples(examples, list(texts), skipped), block.notes
+
+    def transform_files(self, files: Files, config: FitConfig, events: Events) -> NewExamples:
+        """Some files as the models see them."""
+        texts, skipped = load_texts(files)
+        items = list(texts.values())
+        X = encoders.encode_again(self.state, items, config, events)
+        return NewExamples(self.encoded(X, items, config), list(texts), skipped)
+
+
+def check_strict(skipped: Skipped, config: FitConfig) -> None:
+    """Raise ValueError if a file cannot be read and `strict` forbids to skip it."""
+    if skipped and config.strict:
+        raise ValueError(f"{skipped[0][0]} cannot be read: {skipped[0][1]}.")
 
 
 def none_readable(skipped: Skipped) -> str:
@@ -210,32 +252,30 @@ def none_readable(skipped: Skipped) -> str:
     return f"None of the {len(skipped)} files can be read; {name}: {reason}."
 
 
-def list_files(folder: Path, *, strict: bool = False) -> tuple[Files, dict[str, str]]:
+def list_files(folder: Path) -> tuple[Files, dict[str, str]]:
     """All files of a folder and its sub-folders, sorted by name, and why others are refused.
 
     Hidden files are left out. A link is followed if it leads to a file in the folder.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    strict
-        Whether a refused file raises ValueError.
 
     Returns
     -------
     tuple of dict
         Paths by name, and reasons by name.
     """
+
+    def fail(error: OSError) -> None:
+        raise error
+
     inside: Files = {}
     refused: dict[str, str] = {}
     root = os.path.join(os.path.realpath(folder), "")
-    for where, folders, names in os.walk(folder, onerror=_raise):
+    for where, folders, names in os.walk(folder, onerror=fail):
         prefix = Path(where).relative_to(folder).as_posix().removeprefix(".")
         folders[:] = sorted(each for each in folders if not each.startswith(HIDDEN))
         files = sorted(file for file in names if not file.startswith(HIDDEN))
         for entry in (*files, *folders):
-            path, name = os.path.join(where, entry), _printable(f"{prefix}/{entry}".lstrip("/"))
+            path = os.path.join(where, entry)
+            name = os.fsencode(f"{prefix}/{entry}".lstrip("/")).decode(errors="backslashreplace")
             if os.path.islink(path) and not os.path.realpath(path).startswith(root):
                 refused[name] = "a link that leads out of the folder"
             elif os.path.islink(path) and os.path.isdir(path):
@@ -244,9 +284,6 @@ def list_files(folder: Path, *, strict: bool = False) -> tuple[Files, dict[str, 
                 inside[name] = Path(path)
             elif not os.path.isdir(path):
                 refused[name] = "not a regular file"
-    if strict and refused:
-        name, reason = next(iter(refused.items()))
-        raise ValueError(f"{name} cannot be read: {reason}.")
     return inside, refused
 
 
@@ -281,9 +318,36 @@ def _listed_labels(path: Path, inside: Files) -> dict[str, str]:
     return labels
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def load_texts(files: Files) -> tuple[dict[str, str], Skipped]:
+    """The texts that can be read by the names of their files, and why others cannot."""
+    texts: dict[str, str] = {}
+    skipped: Skipped = []
+    for name, path in files.items():
+        try:
+            with path.open("rb") as file:
+                texts[name] = decode_text(file.read(MAX_BYTES)).strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror or "unreadable" if isinstance(error, OSError) else str(error)
+            skipped.append((name, reason))
+    return texts, skipped
 
 
-def _printable(name: str) -> str:
-    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+def decode_text(content: bytes) -> str:
+    r"""The beginning of a text in UTF-8, or in what its byte order mark says.
+
+    It may end within a character.
+
+    >>> decode_text("schön".encode()[:4]), decode_text("schön".encode("utf-16"))
+    ('sch', 'schön')
+    >>> decode_text(b"\xff\x00")
+    Traceback (most recent call last):
+    ValueError: not UTF-8; save it as UTF-8
+    """
+    encoding = next((name for mark, name in ENCODINGS.items() if content.startswith(mark)), "UTF-8")
+    try:
+        text: str = codecs.getincrementaldecoder(encoding)().decode(content)
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8; save it as UTF-8") from None
+    if "\0" in text:
+        raise ValueError("not a text: it contains a zero byte")
+    return text

@@ -115,16 +115,8 @@ def parse_cells(cells: pl.Series, form: Format | None) -> tuple[pl.Series, pl.Se
         return texts.cast(pl.Float64, strict=False), texts
     texts = clean(cells)
     different = texts.drop_nulls().unique()
-    if 2 * len(different) > len(texts):
-        return form.parse(texts), texts
     parsed = form.parse(different)
     return texts.replace_strict(different, parsed, return_dtype=parsed.dtype), texts
-
-
-def plain_numbers(cells: pl.Series) -> pl.Series | None:
-    """Numbers as programs write them, null where missing; None if a cell is anything else."""
-    numbers, texts = parse_cells(cells, None)
-    return numbers if numbers.null_count() == texts.null_count() else None
 
 
 @dataclass(frozen=True)

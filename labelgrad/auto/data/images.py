@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import PIL
@@ -16,11 +17,11 @@ from torch.nn import functional as F
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data import folders
 from labelgrad.auto.data.dataset import Examples, NewExamples
-from labelgrad.auto.data.folders import Files, FittedFolder
+from labelgrad.auto.data.folders import Files
 from labelgrad.auto.encoders import pixels as decoding
-from labelgrad.auto.encoders.encoder import IMAGES
 from labelgrad.auto.encoders.features import encode_new, encode_with
 from labelgrad.auto.encoders.find import choose_encoder
+from labelgrad.auto.encoders.pretrained import IMAGES
 from labelgrad.auto.events import Events
 from labelgrad.auto.store import (
     Computed,
@@ -59,7 +60,9 @@ class ImagePreprocessor(folders.FolderPreprocessor):
             )
 
     @classmethod
-    def fit(cls, folder: Path, files: Files, config: FitConfig, events: Events) -> FittedFolder:
+    def fit(
+        cls, folder: Path, files: Files, config: FitConfig, events: Events
+    ) -> tuple[Self, NewExamples, Sequence[str]]:
         """Choose the encoder, or the size of pixels."""
         paths = list(files.values())
         natural_side = decoding.median_side(paths)
@@ -113,9 +116,6 @@ class ImagePreprocessor(folders.FolderPreprocessor):
         return NewExamples(self.encoded(rows, [files[n] for n in names], config), names, skipped)
 
 
-IMAGE_FOLDERS = folders.Folders(ImagePreprocessor)
-
-
 def pixel_features(pixels: Array, config: FitConfig) -> Array:
     """Images (n, c, h, w) in 8 bits as rows: averaged to 16×16, flattened, about unit variance.
 
@@ -151,7 +151,7 @@ def decode(
     size
         Of the decoded images.
     config
-        With `strict` a damaged image raises ValueError.
+        Its `cache` matters.
     events
         Is told of progress.
     source
@@ -186,9 +186,6 @@ def decode(
         keys = [_file_key(path, source) for path in paths]
         places, failed = store.complete(keys, compute, batch, STAGE, events)
         pixels = store.rows(places[places >= 0], config.cache)
-    if failed and config.strict:
-        position, reason = next(iter(failed.items()))
-        raise ValueError(f"{paths[position]} cannot be read as an image: {reason}.")
     return pixels, failed
 
 

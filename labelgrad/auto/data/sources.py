@@ -1,7 +1,6 @@
 """Where tables come from: CSV, Parquet, JSON lines and Excel files, and data frames.
 
-The columns of a text file are strings, unless plain numbers are to be parsed; all others have the
-types they have.
+The columns of a text file are strings; all others have the types they have.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -28,6 +26,7 @@ import polars as pl
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.columns import holds_of, join_few
 from labelgrad.auto.store import cache_folder
+from labelgrad.auto.task import Array
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET, JSON, EXCEL = (".parquet", ".pq"), (".jsonl", ".ndjson"), (".xlsx", ".xls", ".ods")
@@ -35,7 +34,6 @@ SUFFIXES = (*CSV, *PARQUET, *JSON, *EXCEL)
 LARGE = 2**29  # bytes of a file, or 8 for each cell: larger tables are not held in memory
 SEPARATORS = ",;\t|"
 FRAME = "The data frame"
-USUAL_TARGETS = ("label", "target", "class", "y")
 ENCODINGS = {  # by the byte order mark; the longer ones first
     b"\xff\xfe\0\0": "UTF-32",
     b"\0\0\xfe\xff": "UTF-32",
@@ -45,42 +43,31 @@ ENCODINGS = {  # by the byte order mark; the longer ones first
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Source:
-    """A table that is open: a frame in memory, or a lazy one of a large file."""
+    """A table that is open, in memory or in a large file."""
 
     name: str  # what sentences call it
-    frame: pl.DataFrame | pl.LazyFrame
+    frame: pl.LazyFrame
     is_file: bool = True
     separator: str = ","
+    schema: Mapping[str, pl.DataType] = field(init=False)  # the type of each column
+    rows: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.schema = self.frame.collect_schema()
+        with readable(self.name, "a table"):
+            self.rows = int(self.frame.select(pl.len()).collect().item())
         if not self.rows:
             raise ValueError(f"{self.name} has no rows below its header.")
 
-    @cached_property
-    def schema(self) -> Mapping[str, pl.DataType]:
-        """The type of each column."""
-        return self.frame.collect_schema()
-
-    @cached_property
-    def rows(self) -> int:
-        """How many rows there are."""
-        with readable(self.name, "a table"):
-            return int(self.frame.lazy().select(pl.len()).collect().item())
-
     def column(self, name: str) -> pl.Series:
         """All cells of a column."""
-        if isinstance(self.frame, pl.DataFrame):
-            return self.frame[name]
         with readable(self.name, "a table"):
-            return self.frame.select(name).collect(engine="streaming").to_series()
+            return self.frame.select(name).collect().to_series()
 
     def parts(self, names: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
         """Some columns, at most `size` rows at a time."""
-        if isinstance(self.frame, pl.DataFrame):
-            yield from self.frame.select(names).iter_slices(size)
-            return
         for batch in self.frame.select(names).collect_batches(chunk_size=size, maintain_order=True):
             yield from batch.iter_slices(size)
 
@@ -95,37 +82,26 @@ def readable(name: str, what: str) -> Iterator[None]:
         raise ValueError(f"{name} cannot be read as {what}: {reason}.") from None
 
 
-def suffix_of(path: Path) -> str:
-    """The end of a file's name that says what is in it.
-
-    >>> suffix_of(Path("a.b.CSV.gz")), suffix_of(Path("pets.parquet"))
-    ('.csv.gz', '.parquet')
-    """
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
-
-
-def open_source(data: Any, config: FitConfig, *, parse: bool = False) -> Source:
-    """Open a path or a data frame; a CSV file may have columns of plain numbers parsed."""
+def open_source(data: Any, config: FitConfig) -> Source:
+    """Open a path or a data frame."""
     if not isinstance(data, Path):
         return Source(FRAME, _from_frame(data), is_file=False)
-    suffix = suffix_of(data)
-    if data.is_dir() or suffix in PARQUET:
+    file = data.name.lower()
+    if data.is_dir() or file.endswith(PARQUET):
         return _open_parquet(data)
-    if suffix in CSV:
-        return _open_csv(data, config, parse)
-    with readable(data.name, "an Excel file" if suffix in EXCEL else "JSON lines"):
-        if suffix in JSON:
-            frame = pl.read_ndjson(data, infer_schema_length=None)
-        else:
-            frame = _read_excel(data)
-    return Source(data.name, _with_names(frame.lazy(), data.name).collect())
+    if file.endswith(CSV):
+        return _open_csv(data, config)
+    is_json = file.endswith(JSON)
+    with readable(data.name, "JSON lines" if is_json else "an Excel file"):
+        read = pl.read_ndjson if is_json else _read_excel
+        frame = read(data, infer_schema_length=None)
+    return Source(data.name, _with_names(frame.lazy(), data.name))
 
 
 def _with_names(frame: pl.LazyFrame, file: str, names: Sequence[str] | None = None) -> pl.LazyFrame:
     """The frame with its columns named alike, however they are written."""
     old = list(frame.collect_schema())
-    new = [storable(name).strip() for name in names or old]
+    new = [name.strip() for name in names or old]
     twice = sorted(name for name, count in Counter(new).items() if count > 1)
     if twice:
         raise ValueError(
@@ -134,15 +110,14 @@ def _with_names(frame: pl.LazyFrame, file: str, names: Sequence[str] | None = No
     return frame.rename(dict(zip(old, new, strict=True)))
 
 
-def _read_excel(path: Path) -> pl.DataFrame:
+def _read_excel(path: Path, *, infer_schema_length: int | None) -> pl.DataFrame:
     try:
-        import fastexcel  # noqa: F401
+        return pl.read_excel(path, infer_schema_length=infer_schema_length)
     except ImportError:
         raise ValueError("it needs fastexcel: pip install 'labelgrad[excel]'") from None
-    return pl.read_excel(path, infer_schema_length=None)
 
 
-def _from_frame(data: Any) -> pl.DataFrame:
+def _from_frame(data: Any) -> pl.LazyFrame:
     try:
         frame = nw.from_native(data)
     except nw.exceptions.DuplicateError as error:
@@ -153,8 +128,7 @@ def _from_frame(data: Any) -> pl.DataFrame:
     if isinstance(frame, nw.LazyFrame):
         raise ValueError(f"{FRAME} is lazy and must be collected first: data.collect().")
     columns = [from_narwhals(each).alias(str(i)) for i, each in enumerate(frame.iter_columns())]
-    names = [str(name) for name in frame.columns]
-    return _with_names(pl.LazyFrame(columns), FRAME, names).collect()
+    return _with_names(pl.LazyFrame(columns), FRAME, [storable(str(n)) for n in frame.columns])
 
 
 def from_narwhals(series: nw.Series[Any]) -> pl.Series:
@@ -216,117 +190,87 @@ def parquet_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     inside = [file for file in path.iterdir() if not file.name.startswith((".", "_"))]
-    return sorted(inside) if all(suffix_of(file) in PARQUET for file in inside) else []
+    return sorted(inside) if all(file.name.lower().endswith(PARQUET) for file in inside) else []
 
 
 def _open_parquet(path: Path) -> Source:
     files = parquet_files(path)
-    scans: list[pl.LazyFrame] = []
-    first: dict[str, pl.DataType] = {}
+    scans = []
     for file in files:
         with readable(file.name, "a Parquet file"):
-            scan = pl.scan_parquet(file)
-            schema = dict(scan.collect_schema())
-        first = first or schema
+            scans.append(pl.scan_parquet(file))
+            schemas = [scans[place].collect_schema() for place in (0, -1)]
         differing = [
             name
-            for name in first | schema
-            if name not in first
-            or name not in schema
-            or len({holds_of(each[name]) for each in (first, schema) if each[name] != pl.Null}) > 1
+            for name in schemas[0] | schemas[1]
+            if len({name in s and holds_of(s[name]) for s in schemas if s.get(name) != pl.Null}) > 1
         ]
         if differing:
             raise ValueError(
                 f"The files of {path.name} must have the same columns, and {join_few(differing)} "
                 f"differ between {files[0].name} and {file.name}; make them alike."
             )
-        scans.append(scan.select(list(first)))
-    whole = _with_names(pl.concat(scans, how="vertical_relaxed"), path.name)
     with readable(path.name, "a Parquet file"):
-        cells = len(first) * whole.select(pl.len()).collect().item()
-        return Source(path.name, whole if 8 * cells >= LARGE else whole.collect())
+        names = list(scans[0].collect_schema())
+        whole = pl.concat([scan.select(names) for scan in scans], how="vertical_relaxed")
+        cells = len(names) * whole.select(pl.len()).collect().item()
+        whole = whole if 8 * cells >= LARGE else whole.collect().lazy()
+    return Source(path.name, _with_names(whole, path.name))
 
 
-def _open_csv(path: Path, config: FitConfig, parse: bool) -> Source:
+def _open_csv(path: Path, config: FitConfig) -> Source:
     """A CSV file; a large one is copied to Parquet, so that columns can be read one by one."""
-    content = _content(path)
-    with _opened(content) as file:
-        start = file.read(2**16)
-    if b"\0" in start:
-        line = start[: start.index(b"\0")].count(b"\n") + 1
-        raise ValueError(f"{path.name} must be a text file, and line {line} has a zero byte in it.")
-    separator = max(SEPARATORS, key=start.partition(b"\n")[0].decode(errors="replace").count)
+    content, separator = _content(path)
     rows = _rows(content, separator, path.name)
     header = next((row for _, row in rows if row), None)
     if header is None:
         raise ValueError(f"{path.name} is empty: a table needs a header and rows below it.")
-    is_large = isinstance(content, Path) and path.stat().st_size >= LARGE
-    scan = partial(pl.scan_csv, content, infer_schema=False, separator=separator)
     with ExitStack() as stack:
         try:
             with readable(path.name, "a CSV file"):
-                types = _number_types(content, separator, config) if parse else {}
-                try:
-                    copy = _copied(scan(schema_overrides=types), is_large, config, stack)
-                except pl.exceptions.ComputeError:  # some cell below the first is no plain number
-                    copy = _copied(scan(), is_large, config, stack)
+                scan = pl.scan_csv(content, infer_schema=False, separator=separator)
+                is_large = isinstance(content, Path) and path.stat().st_size >= LARGE
+                frame = _copied(scan, config, stack) if is_large else scan.collect().lazy()
         except ValueError:
             _blank_rows(rows, len(header), path.name)  # whatever is wrong has a line number
             raise
-        frame = _with_names(copy, path.name, header)
+        frame = _with_names(frame, path.name, header)
         if _lacks_cells(frame, content, separator, header):
             blank = _blank_rows(rows, len(header), path.name)
             frame = frame.filter(~pl.int_range(pl.len()).is_in(blank))
-        whole = frame if is_large else frame.collect()
-        source = Source(path.name, whole, separator=separator)
+        source = Source(path.name, frame, separator=separator)
         weakref.finalize(source, stack.pop_all().close)
     return source
 
 
-def _content(path: Path) -> Path | bytes:
-    """The path of a file in UTF-8, or the content of another as UTF-8."""
+def _content(path: Path) -> tuple[Path | bytes, str]:
+    """The path of a CSV file in UTF-8, or the content of another as UTF-8; and its separator."""
     is_gzip = path.name.lower().endswith(".gz")
     with path.open("rb") as file:
         start = file.read(2**16)
-    has_returns = b"\r" in start and b"\n" not in start
-    if not (is_gzip or has_returns or start.startswith(tuple(ENCODINGS))):
-        return path
-    with readable(path.name, "a compressed file"):
-        content = gzip.decompress(path.read_bytes()) if is_gzip else path.read_bytes()
-    encoding = next((name for mark, name in ENCODINGS.items() if content.startswith(mark)), None)
-    if encoding is not None:
+    content: Path | bytes = path
+    if is_gzip or start.startswith(tuple(ENCODINGS)):
+        with readable(path.name, "a compressed file"):
+            text = gzip.decompress(path.read_bytes()) if is_gzip else path.read_bytes()
+        encoding = next(
+            (name for mark, name in ENCODINGS.items() if text.startswith(mark)), "UTF-8"
+        )
         try:
-            content = content.decode(encoding).encode()
+            content = text if encoding == "UTF-8" else text.decode(encoding).encode()
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{path.name} must be {encoding} text, as its first bytes say, and byte "
                 f"{error.start + 1} is not; save it as UTF-8."
             ) from None
-    if b"\r" in content[: 2**16] and b"\n" not in content[: 2**16]:
-        content = content.replace(b"\r", b"\n")
-    return content
+        start = content[: 2**16]
+    if b"\0" in start:
+        line = start[: start.index(b"\0")].count(b"\n") + 1
+        raise ValueError(f"{path.name} must be a text file, and line {line} has a zero byte in it.")
+    return content, max(SEPARATORS, key=start.partition(b"\n")[0].decode(errors="replace").count)
 
 
-def _opened(content: Path | bytes) -> BinaryIO:
-    return content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
-
-
-def _number_types(content: Path | bytes, separator: str, config: FitConfig) -> dict[str, Any]:
-    """The type of columns that begin with plain numbers; what people name themselves stays text."""
-    named = (config.target, *config.text)
-    return {
-        name: pl.Float64
-        for name, dtype in pl.scan_csv(content, separator=separator).collect_schema().items()
-        if dtype.is_numeric() and name.strip() not in named and name.lower() not in USUAL_TARGETS
-    }
-
-
-def _copied(
-    scan: pl.LazyFrame, is_large: bool, config: FitConfig, stack: ExitStack
-) -> pl.LazyFrame:
-    """The table in memory; a large one in a Parquet file that is there until the stack closes."""
-    if not is_large:
-        return scan.collect().lazy()
+def _copied(scan: pl.LazyFrame, config: FitConfig, stack: ExitStack) -> pl.LazyFrame:
+    """A large table in a Parquet file that is there until the stack closes."""
     cache = cache_folder(config.cache)
     cache.mkdir(parents=True, exist_ok=True)
     folder = stack.enter_context(TemporaryDirectory(dir=cache, prefix="table-"))
@@ -342,11 +286,15 @@ def _lacks_cells(
 
     The number of separators in the file shows them.
     """
-    found, has_quotes = 0, False
-    with _opened(content) as file:
-        while part := file.read(2**24):
-            found += int((np.frombuffer(part, np.uint8) == ord(separator)).sum())
-            has_quotes |= b'"' in part
+    found, has_quotes, dtype = 0, False, np.uint8
+    signs: Array = (
+        np.frombuffer(content, dtype)
+        if isinstance(content, bytes)
+        else np.memmap(content, dtype, "r")
+    )
+    for part in (signs[start : start + 2**24] for start in range(0, len(signs), 2**24)):
+        found += int((part == ord(separator)).sum())
+        has_quotes |= bool((part == ord('"')).any())
     if has_quotes:
         inside = pl.col(pl.String).str.count_matches(separator, literal=True).sum()
         found -= sum(frame.select(inside).collect(engine="streaming").row(0))
@@ -359,7 +307,7 @@ def _rows(content: Path | bytes, separator: str, name: str) -> Iterator[tuple[in
     """The line and the cells of each row, slowly; one that is damaged raises a ValueError."""
     csv.field_size_limit(2**30)
     line = 1
-    with _opened(content) as file:
+    with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
         reader = csv.reader((each.decode() for each in file), delimiter=separator, strict=True)
         while True:
             try:
@@ -393,3 +341,49 @@ def _blank_rows(rows: Iterator[tuple[int, list[str]]], width: int, name: str) ->
                 f"got {len(row)}."
             )
     return blank
+
+
+def read_pairs(
+    path: Path, names: Sequence[str], values: Sequence[str]
+) -> list[tuple[int, str, str]]:
+    r"""Line, name and value of every row of a CSV file that has a column for each.
+
+    Parameters
+    ----------
+    path
+        The delimiter is whichever of , ; tab and | the first line has most of. A file of exactly
+        two columns needs no header.
+    names, values
+        What the columns may be called, in lower case.
+
+    Returns
+    -------
+    list of tuple
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> file = Path(mkdtemp(), "labels.csv")
+    >>> _ = file.write_text("Label;file\ncat;tom.png\n")
+    >>> read_pairs(file, ["file"], ["label"])
+    [(2, 'tom.png', 'cat')]
+    """
+    content, separator = _content(path)
+    found = _rows(content, separator, path.name)
+    rows = [(line, [cell.strip() for cell in row]) for line, row in found if row]
+    line, header = rows[0] if rows else (0, [])
+    lower = [cell.casefold() for cell in header]
+    columns = [next((lower.index(one) for one in n if one in lower), -1) for n in (names, values)]
+    if -1 in columns:
+        if len(header) != 2:
+            raise ValueError(
+                f"{path.name} must have the columns {names[0]} and {values[0]}, got "
+                f"{', '.join(map(repr, header[:5])) or 'an empty file'}."
+            )
+        columns, rows = [0, 1], [(line, header), *rows]
+    for line, row in rows[1:]:
+        if len(row) != len(header):
+            raise ValueError(
+                f"Line {line} of {path.name} must have {len(header)} cells, got {len(row)}."
+            )
+    return [(line, row[columns[0]], row[columns[1]]) for line, row in rows[1:]]

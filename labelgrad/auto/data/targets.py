@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -10,14 +9,7 @@ import numpy as np
 import polars as pl
 
 from labelgrad.auto.data.columns import as_text, floats, join_few
-from labelgrad.auto.data.formats import (
-    MISSING,
-    NumberFormat,
-    clean,
-    number_formats,
-    parse_cells,
-    plain_numbers,
-)
+from labelgrad.auto.data.formats import MISSING, NumberFormat, clean, number_formats, parse_cells
 from labelgrad.auto.data.sources import from_narwhals, is_cell, object_text
 from labelgrad.auto.task import Array, Classification, Regression, Task
 
@@ -95,24 +87,31 @@ def read_targets(
     else:
         task, reason = _task_of_numbers(known, where)
     make = _regression if task == "regression" else _classification
-    return make(texts, numbers, [*notes, reason], where)
+    found = make(texts, numbers, [*notes, reason], where)
+    if found.task.is_labeled(found.y).all():
+        found.notes.append("Every example has a label: this is supervised learning.")
+    markers = texts.filter(texts.str.to_lowercase().is_in(MISSING)).unique().sort()
+    if len(markers) and numbers is not None:
+        found.notes.append(f"Unlabeled, although the cell is not empty: {join_few(markers)}.")
+    return found
 
 
 def _numbers_in(
     texts: pl.Series, task: str | None, form: NumberFormat | None
 ) -> tuple[Array | None, NumberFormat | None]:
     """All labels as numbers, NaN where there is none, and their format; None if they are names."""
-    plain = plain_numbers(texts)
+    numbers, cells = parse_cells(texts, None)
+    plain = numbers.to_numpy() if numbers.null_count() == cells.null_count() else None
     if task != "classification" and plain is None and form is None:
-        form = next(iter(number_formats(clean(texts).drop_nulls().unique())), None)
+        form = next(iter(number_formats(cells.drop_nulls().unique())), None)
     if task == "classification" or form is None:
-        return None if plain is None else plain.to_numpy(), None
-    numbers = parse_cells(texts, form)[0].to_numpy()
-    different = np.unique(numbers[~np.isnan(numbers)])
+        return plain, None
+    found = parse_cells(texts, form)[0].to_numpy()
+    different = np.unique(found[~np.isnan(found)])
     few = len(different) <= FEW_VALUES and bool((different == np.floor(different)).all())
     if few and task is None and plain is None:
         return None, None  # names such as 10 %
-    return numbers, form
+    return found, form
 
 
 def _task_of_texts(known: pl.Series, where: str) -> tuple[str, str]:
@@ -155,7 +154,6 @@ def _regression(texts: pl.Series, numbers: Array | None, notes: list[str], where
             f"{where} must hold numbers whose standard deviation is between 1e-100 and 1e+100, got "
             f"numbers from {low:g} to {high:g}; give them in another unit."
         )
-    notes = [*notes, *_label_notes(texts, len(known) == len(numbers), numbers)]
     return Targets((numbers - mean) / scale, Regression(mean, scale), notes)
 
 
@@ -171,22 +169,7 @@ def _classification(
         raise ValueError(f"{where} has only one class, {classes[0]!r}: there must be two or more.")
     codes = dict(zip(classes, range(len(classes)), strict=True))
     y = cells.replace_strict(codes, default=-1, return_dtype=pl.Int64).to_numpy()
-    notes = [*notes, *_class_notes(classes, counts)]
-    notes += _label_notes(texts, bool((y >= 0).all()), numbers)
-    return Targets(y, Classification(tuple(classes)), notes)
-
-
-def _label_notes(texts: pl.Series, complete: bool, numbers: Array | None) -> list[str]:
-    notes = ["Every example has a label: this is supervised learning."] if complete else []
-    markers = texts.filter(texts.str.to_lowercase().is_in(MISSING)).unique().sort()
-    if len(markers) and numbers is not None:
-        notes.append(f"Unlabeled, although the cell is not empty: {join_few(markers)}.")
-    return notes
-
-
-def _class_notes(classes: Sequence[str], counts: Sequence[int]) -> list[str]:
-    notes = []
-    rare = [name for name, count in zip(classes, counts, strict=True) if count < FEW_LABELS]
+    rare = [name for name, count in names.rows() if count < FEW_LABELS]
     if rare:
         notes.append(f"Fewer than {FEW_LABELS} labels: {join_few(rare)}.")
     most, least = max(counts), min(counts)
@@ -196,7 +179,7 @@ def _class_notes(classes: Sequence[str], counts: Sequence[int]) -> list[str]:
     strange = [name for name in classes if name.lower() in (*MISSING, "-1")]
     if strange:
         notes.append(f"Read as a class, because the cell is not empty: {join_few(strange)}.")
-    return notes
+    return Targets(y, Classification(tuple(classes)), notes)
 
 
 def label_series(y: Any, rows: int, task: str | None = None) -> tuple[pl.Series, list[str]]:
@@ -234,8 +217,14 @@ there is no label.
     if not isinstance(labels, pl.Series):
         labels = labels.reshape(-1)
         labels = _from_objects(labels) if labels.dtype.kind in "OU" else _from_array(labels, task)
-    if labels.dtype == pl.String:
-        _refuse_markers(labels)
+    if labels.dtype == pl.String:  # into which NumPy turns a -1 or NaN among other text
+        markers = labels.filter(labels.is_in(["-1", "-1.0", "nan"]))
+        numbers, cells = parse_cells(labels, None)
+        if len(markers) and numbers.null_count() > cells.null_count():
+            raise ValueError(
+                f"`y` must hold either text or numbers, got text with {markers[0]!r} in it; write "
+                f"None where there is no label."
+            )
     if not labels.dtype.is_numeric():
         return labels, []
     if labels.dtype.is_float():
@@ -256,9 +245,7 @@ def _as_labels(y: Any) -> Any:
     if not isinstance(series, nw.Series):
         return np.asarray(y)
     if series.dtype == nw.Object:
-        objects = np.empty(len(series), dtype=object)
-        objects[:] = series.to_list()
-        return objects
+        return np.fromiter(series.to_list(), dtype=object)
     return from_narwhals(series)
 
 
@@ -280,7 +267,11 @@ def _from_objects(y: Array) -> pl.Series:
     strange = next((cell for cell in known if not is_cell(cell)), None)
     if strange is not None:
         raise ValueError(f"`y` must hold numbers or text, got a {type(strange).__name__}.")
-    kinds = {_kind_of(cell) for cell in known}
+    names = {str: "text", bool | np.bool_: "booleans", int | float | np.number: "numbers"}
+    kinds = {
+        next((name for types, name in names.items() if isinstance(cell, types)), "objects")
+        for cell in known
+    }
     if len(kinds) > 1:
         raise ValueError(
             f"`y` must hold labels of one type, got {' and '.join(sorted(kinds))}; write None "
@@ -291,21 +282,6 @@ def _from_objects(y: Array) -> pl.Series:
         return pl.Series(cells, dtype=pl.Int64 if whole else pl.Float64, strict=False)
     texts = [None if cell is None else object_text(cell) for cell in cells]
     return pl.Series(texts, dtype=pl.String)
-
-
-def _kind_of(cell: Any) -> str:
-    kinds = {str: "text", bool | np.bool_: "booleans", int | float | np.number: "numbers"}
-    return next((kind for types, kind in kinds.items() if isinstance(cell, types)), "objects")
-
-
-def _refuse_markers(texts: pl.Series) -> None:
-    """Refuse text into which NumPy turned a -1 or NaN among other text."""
-    markers = texts.filter(texts.is_in(["-1", "-1.0", "nan"]))
-    if len(markers) and plain_numbers(texts) is None:
-        raise ValueError(
-            f"`y` must hold either text or numbers, got text with {markers[0]!r} in it; write None "
-            f"where there is no label."
-        )
 
 
 def _is_missing(cell: Any) -> bool:

@@ -21,9 +21,8 @@ import polars as pl
 from PIL import Image
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.arrays import ArrayPreprocessor, check_array, load_arrays
+from labelgrad.auto.data.arrays import ArrayPreprocessor, Pixels, check_array
 from labelgrad.auto.data.dataset import Preprocessor
-from labelgrad.auto.data.read import located
 from labelgrad.auto.data.sources import Source, open_source
 from labelgrad.auto.data.tables import TablePreprocessor
 from labelgrad.auto.encoders.pixels import whole_image
@@ -83,17 +82,17 @@ def open_views(
     ExampleViews
         A ValueError says why the data are not those of the run.
     """
-    try:
-        data = located(data)
-    except FileNotFoundError as error:
-        raise ValueError(f"{str(error).rstrip('.')} any more; {MOVED}.") from None
+    data = Path(data).expanduser() if isinstance(data, str | Path) else data
+    if isinstance(data, Path) and not data.exists():
+        raise ValueError(f"There is no file or folder {data} any more; {MOVED}.")
     views: ExampleViews
     if isinstance(preprocessor, TablePreprocessor):
         source = open_source(data, config or FitConfig())
-        views, rows = TableViews(source, preprocessor), source.rows
+        columns = [name for name in source.schema if name != preprocessor.target]
+        views, rows = TableViews(source, columns), source.rows
     elif isinstance(preprocessor, ArrayPreprocessor):
-        x = check_array(load_arrays(data, ("x",))["x"] if isinstance(data, Path) else data)
-        views, rows = ArrayViews(x, preprocessor), len(x)
+        x = check_array(data)
+        views, rows = ArrayViews(x, preprocessor.pixels), len(x)
     else:
         return FileViews(Path(data), ids, is_text=preprocessor.kind == "texts")
     if rows != len(ids):
@@ -122,7 +121,10 @@ class FileViews(ExampleViews):
             return ExampleView(text=file.read(MAX_TEXT))
 
     def image(self, row: int, side: int) -> bytes | None:
-        return None if self.is_text else _image_file(_inside(self.root, self.ids[row]), side)
+        path = None if self.is_text else _inside(self.root, self.ids[row])
+        with suppress(Exception):  # a damaged file may raise anything in its decoder
+            return None if path is None else _encode(whole_image(path, side))
+        return None
 
     def search(self, text: str) -> list[int]:
         rows, text = range(len(self.ids)) if self.is_text else (), text.casefold()
@@ -130,31 +132,32 @@ class FileViews(ExampleViews):
         return list(islice(found, MAX_FOUND))
 
 
+@dataclass(eq=False)
 class TableViews(ExampleViews):
     """A table: the cells of a row but for its label."""
 
-    def __init__(self, source: Source, preprocessor: TablePreprocessor):
-        self.source = source
-        self.columns = [name for name in source.schema if name != preprocessor.target]
+    source: Source
+    columns: Sequence[str]
 
     def view(self, row: int) -> ExampleView:
-        one = self.source.frame.lazy().select(self.columns).slice(row, 1).collect()
+        one = self.source.frame.select(self.columns).slice(row, 1).collect()
         cells = ["" if cell is None else str(cell)[:MAX_TEXT] for cell in one.row(0)]
         return ExampleView(cells=list(zip(self.columns, cells, strict=True)))
 
     def search(self, text: str) -> list[int]:
         cells = pl.col(self.columns).cast(pl.String, strict=False).str.to_lowercase()
         has_text = pl.any_horizontal(cells.str.contains(text.lower(), literal=True))
-        rows = self.source.frame.lazy().select(has_text.alias("found")).with_row_index("row")
+        rows = self.source.frame.select(has_text.alias("found")).with_row_index("row")
         found = rows.filter("found").head(MAX_FOUND).collect(engine="streaming")
         return sorted(found["row"].to_list())
 
 
+@dataclass(eq=False)
 class ArrayViews(ExampleViews):
     """Rows of an array: images, or cells without names."""
 
-    def __init__(self, x: Array, preprocessor: ArrayPreprocessor):
-        self.x, self.pixels = x, preprocessor.pixels
+    x: Array
+    pixels: Pixels | None
 
     def view(self, row: int) -> ExampleView:
         if self.pixels is not None:
@@ -176,12 +179,6 @@ def _inside(root: Path, name: str) -> Path | None:
     """The file of a name if it lies in the folder: ids may hold anything."""
     path = Path(os.path.realpath(root / name))
     return path if path.is_relative_to(root) and path.is_file() else None
-
-
-def _image_file(path: Path | None, side: int) -> bytes | None:
-    with suppress(Exception):  # a damaged file may raise anything in its decoder
-        return None if path is None else _encode(whole_image(path, side))
-    return None
 
 
 def _encode(image: Image.Image) -> bytes:

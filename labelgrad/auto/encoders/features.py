@@ -4,32 +4,43 @@ Each text or image passes through an encoder once; its features are stored in th
 content. Rows of features are scaled to unit length, centered, and divided by one number so that the
 mean variance of a column is 1: encoders tell things apart by direction, and how their axes are
 stretched is part of what they learned. A missing row is all zeros, which is the mean.
+
+Without an encoder the features of texts are TF-IDF and a truncated SVD, fitted on all texts, with
+labels or without. What it learned is a dictionary that JSON can hold.
 """
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.preprocessing import normalize
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.encoders.encoder import IMAGES, MATTERS, TEXTS, Encoder, fingerprint
 from labelgrad.auto.encoders.find import choose_encoder, encoder_again
 from labelgrad.auto.encoders.pixels import decode_batch
-from labelgrad.auto.encoders.tfidf import NAME as TFIDF
-from labelgrad.auto.encoders.tfidf import fit_tfidf, tfidf_features
+from labelgrad.auto.encoders.pretrained import IMAGES, MATTERS, TEXTS, Encoder
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.store import Computed, RowStore, allocate, cache_folder, content_key
 from labelgrad.auto.task import Array
+from labelgrad.files import digest_of, json_bytes
 
 MEAN_TOKEN = 4  # letters
-CHUNK = 4096  # rows that are scaled at once
+CHUNK = 4096  # rows that are computed at once
 MIN_SPREAD = 1e-3  # of rows of unit length in float32: below, all rows are the same
+TFIDF = "tf-idf"
+MAX_TERMS = 5000
+COMPONENTS = 128
+MAX_LETTERS = 100_000  # of a text that are read
+MAX_WORD = 12  # letters between two spaces on average, where spaces separate words
+WORDS: dict[str, Any] = {"analyzer": "word", "ngram_range": (1, 2), "sublinear_tf": True}
+CHARACTERS: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3), "sublinear_tf": True}
 State = dict[str, Any]  # encoder, mean, scale; as JSON can hold it
 
 
@@ -138,8 +149,12 @@ def encode_new(
 
 
 def encoder_names(states: Sequence[State]) -> dict[str, str]:
-    """The name and the fingerprint of each encoder, for `Dataset.encoders`."""
-    return {str(each["encoder"]["name"]): fingerprint(each["encoder"]) for each in states}
+    """The name of each encoder, and a digest of its weights and settings."""
+    found = {}
+    for description in (state["encoder"] for state in states):
+        same = {key: value for key, value in sorted(description.items()) if key != "name"}
+        found[str(description["name"])] = digest_of(json_bytes(same))[:16]
+    return found
 
 
 def check_state(state: Any) -> State:
@@ -173,9 +188,6 @@ def raw_features(
     keys, stage = [_item_key(item) for item in known], f"encoding {encoder.kind}"
     places, failed = store.complete(keys, compute, encoder.batch_size, stage, events)
     reasons = {present[position]: reason for position, reason in failed.items()}
-    if reasons and config.strict:
-        position, reason = next(iter(reasons.items()))
-        raise ValueError(f"{items[position]} cannot be read: {reason}.")
     rows = allocate((len(items), encoder.width), "float32", config.cache)
     found = np.flatnonzero(places >= 0)
     for some in (found[at : at + CHUNK] for at in range(0, len(found), CHUNK)):
@@ -252,3 +264,103 @@ def _scale(features: Array, state: State) -> Array:
 def _chunks(features: Array) -> Iterator[Array]:
     for start in range(0, len(features), CHUNK):
         yield features[start : start + CHUNK]
+
+
+def fit_tfidf(texts: Sequence[str]) -> dict[str, Any] | None:
+    """Fit the weights of terms, and an SVD where terms are many.
+
+    Parameters
+    ----------
+    texts
+        None of them is empty.
+
+    Returns
+    -------
+    dict or None
+        What every description of an encoder has, with terms and weights; None if the texts have no
+        words.
+
+    Examples
+    --------
+    >>> saved = fit_tfidf(["a good film", "a bad film", "good food", "bad food"] * 3)
+    >>> saved["terms"][:3], tfidf_features(saved, ["good film", "what"]).shape
+    (['bad', 'bad film', 'bad food'], (2, 8))
+    """
+    from sklearn.decomposition import TruncatedSVD
+
+    found = _fit_vectorizer([text[:MAX_LETTERS] for text in texts])
+    if found is None:
+        return None
+    vectorizer, counts = found
+    terms, packed = vectorizer.get_feature_names_out().tolist(), None
+    width = len(terms)
+    if width > COMPONENTS:
+        width = max(min(COMPONENTS, len(texts) - 1), 1)
+        components = TruncatedSVD(width, random_state=0).fit(counts).components_
+        packed = base64.b64encode(components.astype(np.float16).tobytes()).decode()
+    return {
+        "name": TFIDF,
+        "kind": TEXTS,
+        "settings": {"by_character": vectorizer.analyzer == "char"},
+        "width": width,
+        "terms": terms,
+        "idf": vectorizer.idf_.tolist(),
+        "components": packed,
+    }
+
+
+def tfidf_features(
+    saved: Mapping[str, Any], texts: Sequence[str | None], cache: str | Path | None = None
+) -> Array:
+    """Features (n, width); zeros for a text that is missing or has no known term.
+
+    Parameters
+    ----------
+    saved
+        What `fit_tfidf` returned; ValueError if it is damaged.
+    texts
+        None where missing.
+    cache
+        The folder of a large array.
+
+    Returns
+    -------
+    Array
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    terms, idf = saved["terms"], np.array(saved["idf"], float)
+    components = None
+    if saved["components"] is not None:
+        flat = np.frombuffer(base64.b64decode(saved["components"]), np.float16)
+        components = flat.astype(np.float32).reshape(saved["width"], len(terms))
+    if not np.isfinite(idf).all() or not (components is None or np.isfinite(components).all()):
+        raise ValueError("weights of TF-IDF must be finite")
+    settings = CHARACTERS if saved["settings"]["by_character"] else WORDS
+    vectorizer = TfidfVectorizer(**settings, vocabulary=terms)  # which checks that terms differ
+    vectorizer.idf_ = idf  # which checks their number
+    rows = allocate((len(texts), saved["width"]), "float32", cache)
+    for start in range(0, len(texts), CHUNK):
+        some = [(text or "")[:MAX_LETTERS] for text in texts[start : start + CHUNK]]
+        counts = vectorizer.transform(some)
+        dense = counts.toarray() if components is None else counts @ components.T
+        rows[start : start + CHUNK] = dense
+    return rows
+
+
+def _fit_vectorizer(texts: Sequence[str]) -> tuple[Any, Any] | None:
+    """A fitted vectorizer and the weighted counts; None where there is nothing to count."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    if not any(text.strip() for text in texts):
+        return None
+    letters, spaces = sum(map(len, texts)), sum(text.count(" ") + 1 for text in texts)
+    has_words = letters <= MAX_WORD * spaces
+    for settings in (WORDS, CHARACTERS) if has_words else (CHARACTERS,):
+        for min_df in (2, 1):  # a term of one text alone says nothing about others
+            vectorizer = TfidfVectorizer(**settings, max_features=MAX_TERMS, min_df=min_df)
+            try:
+                return vectorizer, vectorizer.fit_transform(texts)
+            except ValueError:  # an empty vocabulary
+                continue
+    return None

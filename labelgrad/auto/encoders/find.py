@@ -10,21 +10,11 @@ from typing import Any
 from torch import nn
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.encoders import images, texts
-from labelgrad.auto.encoders.encoder import (
-    EXTRAS,
-    IMAGES,
-    NONE,
-    OWN,
-    TEXTS,
-    Encoder,
-    check_same,
-    one_line,
-    quiet,
-)
-from labelgrad.auto.store import format_size
+from labelgrad.auto.encoders import pretrained
+from labelgrad.auto.encoders.pretrained import IMAGES, OWN, TEXTS, Encoder
 from labelgrad.nearest import did_you_mean
 
+NONE = "none"  # the name that turns encoders off
 HUB = "https://huggingface.co/"
 # Weights that contain no code, and the small files beside them.
 HUB_FILES: dict[str, Any] = {
@@ -70,7 +60,9 @@ def choose_encoder(
         given = recommended_encoder(kind)
         how = "the recommended one that is installed; --encoder for another, or none"
     if given is None:
-        return None, [f"No encoder of {kind} is installed ({EXTRAS[kind]}): {ADVICE[kind]}."]
+        return None, [
+            f"No encoder of {kind} is installed ({pretrained.EXTRAS[kind]}): {ADVICE[kind]}."
+        ]
     if given == NONE:
         return None, []
     found = find_encoder(kind, given, config, natural_side=natural_side)
@@ -103,9 +95,9 @@ def check_encoder(config: FitConfig, kind: str | None) -> None:
 def recommended_encoder(kind: str) -> str | None:
     """The best encoder of a kind that is installed with its weights."""
     if kind == IMAGES:
-        return next(filter(images.lite_installed, images.LITE), None)
-    has_weights = texts.packaged_folder() or hub_cached(texts.REPOSITORY)
-    return texts.RECOMMENDED if texts.library_version() and has_weights else None
+        return next(filter(pretrained.lite_installed, pretrained.LITE), None)
+    has_weights = pretrained.packaged_folder() or hub_cached(pretrained.REPOSITORY)
+    return pretrained.RECOMMENDED if pretrained.library_version() and has_weights else None
 
 
 def encoder_kind(given: Given) -> str | None:
@@ -125,7 +117,7 @@ def encoder_kind(given: Given) -> str | None:
         return TEXTS if (folder / "modules.json").is_file() else None
     if "/" in given:  # the hub's names have it, timm's do not
         return TEXTS
-    return {**dict.fromkeys(images.LITE, IMAGES), texts.RECOMMENDED: TEXTS}.get(given)
+    return {**dict.fromkeys(pretrained.LITE, IMAGES), pretrained.RECOMMENDED: TEXTS}.get(given)
 
 
 def find_encoder(
@@ -162,16 +154,16 @@ def find_encoder(
     """
     if isinstance(given, Encoder):
         return given
-    size = config.size or images.default_size(natural_side)
+    size = config.size or pretrained.default_size(natural_side)
     if isinstance(given, nn.Module):
-        return images.image_encoder(given.to(config.device), size=size)
+        return pretrained.image_encoder(given.to(config.device), size=size)
     if kind == TEXTS:
-        return texts.load_text_encoder(*_folder(kind, given, config), config.device)
-    if given in images.LITE:
-        found = images.load_lite(given, size)
+        return pretrained.load_text_encoder(*_folder(kind, given, config), config.device)
+    if given in pretrained.LITE:
+        found = pretrained.load_lite(given, size)
     else:
         folder, name = _folder(kind, given, config)
-        found = images.load_image_folder(folder, config.size, name)
+        found = pretrained.load_image_folder(folder, config.size, name)
     found.module.to(config.device)
     return found
 
@@ -186,7 +178,12 @@ def encoder_again(description: dict[str, Any], config: FitConfig) -> Any:
         )
     sized = replace(config, size=description["settings"].get("size"))
     found = find_encoder(description["kind"], name if given is None else given, sized)
-    check_same(found, description)
+    differs = [key for key in pretrained.MATTERS if getattr(found, key) != description[key]]
+    if differs:
+        raise ValueError(
+            f"The encoder {name!r} differs in its {' and '.join(differs)} from the one the model "
+            f"was fitted with; provide that one, or fit again."
+        )
     return found
 
 
@@ -205,42 +202,38 @@ def _hub_folder(repository: str, name: str, config: FitConfig) -> Path:
     cached, missing = hub_cached(repository), f"The encoder {name!r} is not on this machine"
     if cached is not None:
         return cached
+    if not config.download:
+        raise ValueError(
+            f"{missing}; allow the download from {HUB}{repository} with --download "
+            f"(download=True), or provide it as a folder."
+        )
     try:
-        from huggingface_hub import HfApi, snapshot_download
-        from huggingface_hub.utils import filter_repo_objects
+        from huggingface_hub import snapshot_download
 
-        if config.download:
-            with quiet():
-                return Path(snapshot_download(repository, **HUB_FILES))
-        about = HfApi().model_info(repository, files_metadata=True, timeout=10)
-        files = filter_repo_objects(about.siblings or [], key=lambda f: f.rfilename, **HUB_FILES)
-        size = sum(file.size or 0 for file in files)
+        with pretrained.quiet():
+            return Path(snapshot_download(repository, **HUB_FILES))
     except Exception as error:  # no network, no such name, or no library
         raise ValueError(
-            f"{missing} and cannot be downloaded from {HUB}{repository} ({one_line(error)}); "
-            f"provide it as a folder."
+            f"{missing} and cannot be downloaded from {HUB}{repository} "
+            f"({pretrained.one_line(error)}); provide it as a folder."
         ) from None
-    raise ValueError(
-        f"{missing}: {format_size(size)} from {HUB}{repository}; allow the download with "
-        f"--download (download=True), or provide it as a folder."
-    )
 
 
 def _folder(kind: str, name: str, config: FitConfig) -> tuple[Path, str]:
     """The folder of an encoder, and the encoder's name."""
-    folder, packaged = Path(name).expanduser(), texts.packaged_folder()
+    folder, packaged = Path(name).expanduser(), pretrained.packaged_folder()
     if folder.is_dir():
         return folder.resolve(), str(folder.resolve())
     if os.sep in name and (folder.is_absolute() or name.startswith(".")):
         raise ValueError(f"There is no folder {name} with the weights of an encoder.")
-    repository, others = name if "/" in name else None, [*images.LITE]
-    if kind == TEXTS and name.casefold() == texts.RECOMMENDED:
+    repository, others = name if "/" in name else None, [*pretrained.LITE]
+    if kind == TEXTS and name.casefold() == pretrained.RECOMMENDED:
         if packaged is not None:
-            return packaged, texts.RECOMMENDED
-        repository = texts.REPOSITORY
+            return packaged, pretrained.RECOMMENDED
+        repository = pretrained.REPOSITORY
     elif kind == TEXTS:
-        others = [texts.RECOMMENDED]
-    elif repository is None and (timm := images.import_timm()):
+        others = [pretrained.RECOMMENDED]
+    elif repository is None and (timm := pretrained.import_timm()):
         others += timm.list_models()
         settings = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
         repository = settings and settings.hf_hub_id
@@ -248,5 +241,5 @@ def _folder(kind: str, name: str, config: FitConfig) -> tuple[Path, str]:
         hint = did_you_mean(name, others, f"install timm for more, or name one of {HUB}.")
         raise ValueError(f"There is no encoder of {kind} {name!r}; {hint}")
     if kind == TEXTS:
-        texts.check_library(name)
+        pretrained.check_library(name)
     return _hub_folder(repository, name, config), name

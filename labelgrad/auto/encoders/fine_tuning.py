@@ -17,12 +17,10 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.encoders.encoder import TEXTS, pool_features
-from labelgrad.auto.encoders.features import State
+from labelgrad.auto.encoders.features import TFIDF, State
 from labelgrad.auto.encoders.find import encoder_again
 from labelgrad.auto.encoders.pixels import load_image
-from labelgrad.auto.encoders.texts import truncate
-from labelgrad.auto.encoders.tfidf import NAME as TFIDF
+from labelgrad.auto.encoders.pretrained import TEXTS, pool_features, truncate
 from labelgrad.auto.store import allocate
 from labelgrad.auto.task import Array
 from labelgrad.models.mlp import linear_head

@@ -9,7 +9,7 @@ import numpy as np
 from labelgrad.auto.assemble import Fitted, assemble, subsample
 from labelgrad.auto.base_models.registry import base_models
 from labelgrad.auto.cross_fit import cross_fit, make_folds
-from labelgrad.auto.data.read import read
+from labelgrad.auto.data.dataset import read
 from labelgrad.auto.distillation import distill
 from labelgrad.auto.evaluation import evaluate
 from labelgrad.auto.events import SILENT

@@ -13,7 +13,7 @@ import pytest
 
 from labelgrad.auto.annotations import FILE, Annotation, AnnotationLog
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.read import read
+from labelgrad.auto.data.dataset import read
 from labelgrad.auto.data.views import open_views
 from labelgrad.auto.queue import Query, review_list
 from labelgrad.auto.run import load

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.read import preprocessor_from_dict, read
+from labelgrad.auto.data.dataset import preprocessor_from_dict, read
 
 rng = np.random.default_rng(0)
 Y = np.array([0, 1, -1, -1])

@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.read import read
+from labelgrad.auto.data.dataset import read
 
 Y = ["p", "q"] * 40
 

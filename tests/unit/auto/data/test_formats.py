@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.read import read
+from labelgrad.auto.data.dataset import read
 
 ALONE = FitConfig(encoder="none", dates="day-first")
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data import images
-from labelgrad.auto.data.images import IMAGE_FOLDERS
+from labelgrad.auto.data.images import ImagePreprocessor
 from labelgrad.auto.encoders.pixels import load_image
 from labelgrad.auto.events import Events
 from tests.unit.auto.encoders.tiny import TinyNetwork, image_folder
@@ -37,13 +37,13 @@ class Recorder(Events):
 
 
 def read(folder, config=PIXELS, events=None):
-    assert IMAGE_FOLDERS.takes(folder)
-    return IMAGE_FOLDERS.read(folder, None, config, events or Recorder())
+    assert ImagePreprocessor.takes(folder)
+    return ImagePreprocessor.read(folder, None, config, events or Recorder())
 
 
 def saved_again(dataset):
     saved = json.loads(json.dumps(dataset.preprocessor.to_dict()))
-    return IMAGE_FOLDERS.preprocessor_from_dict(saved)
+    return ImagePreprocessor.from_dict(saved)
 
 
 def by_class(folder):
@@ -127,18 +127,17 @@ def test_features_of_an_encoder_come_back_for_the_same_images(tmp_path, fine_tun
 
 
 @pytest.mark.parametrize("encoder", ["none", TinyNetwork()])
-def test_parts_are_the_whole(tmp_path, monkeypatch, encoder):
+def test_parts_are_the_whole(tmp_path, encoder):
     folder = image_folder(tmp_path / "photos")
     config = FitConfig(encoder=encoder, size=8)
     dataset = read(folder, config)
     for name in ("04.png", "05.png", "11.png"):
         (folder / name).write_text("")
-    monkeypatch.setattr("labelgrad.auto.data.folders.PART", 2)
     one = dataset.preprocessor.transform(folder / "06.png", config)
     assert list(one.ids) == ["06.png"]
     assert pytest.approx(dataset.X[6:7], abs=1e-5) == one.examples.X
     whole = dataset.preprocessor.transform(folder, config)
-    parts = list(dataset.preprocessor.transform_in_parts(folder, config))
+    parts = list(dataset.preprocessor.transform_in_parts(folder, config, size=2))
     assert all(len(part.ids) for part in parts)
     assert [name for part in parts for name in part.ids] == list(whole.ids)
     assert np.array_equal(np.concatenate([part.examples.X for part in parts]), whole.examples.X)
@@ -146,7 +145,7 @@ def test_parts_are_the_whole(tmp_path, monkeypatch, encoder):
     for path in folder.glob("*.png"):
         path.write_text("")
     with pytest.raises(ValueError, match="None of the 12 files can be read"):
-        list(dataset.preprocessor.transform_in_parts(folder, config))
+        list(dataset.preprocessor.transform_in_parts(folder, config, size=2))
 
 
 # Large folders
@@ -273,7 +272,7 @@ def test_a_folder_without_images_or_labels_is_refused(tmp_path):
 def test_a_damaged_preprocessor_is_refused(tmp_path, change):
     saved = read(image_folder(tmp_path / "photos")).preprocessor.to_dict()
     with pytest.raises(ValueError, match=r"`size` from 1|state of an encoder"):
-        IMAGE_FOLDERS.preprocessor_from_dict({**saved, **change})
+        ImagePreprocessor.from_dict({**saved, **change})
 
 
 # Pixels

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.read import preprocessor_from_dict, read
+from labelgrad.auto.data.dataset import preprocessor_from_dict, read
 
 
 def test_data_that_nothing_reads(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data import sources
-from labelgrad.auto.data.read import preprocessor_from_dict, read
+from labelgrad.auto.data.dataset import preprocessor_from_dict, read
 
 ALONE = {"encoder": "none"}
 CSV = "id,weight,born,color,paid,pet\n" + "".join(

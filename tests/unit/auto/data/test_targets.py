@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.read import read
+from labelgrad.auto.data.dataset import read
 
 X = np.arange(60.0).reshape(60, 1) ** 2
 

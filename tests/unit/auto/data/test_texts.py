@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.texts import TEXT_FOLDERS
+from labelgrad.auto.data.folders import TextPreprocessor
 
 CONFIG = FitConfig(encoder="none")
 
@@ -24,12 +24,12 @@ def letters(folder, count=24):
 
 
 def read(folder, config=CONFIG):
-    return TEXT_FOLDERS.read(folder, None, config)
+    return TextPreprocessor.read(folder, None, config)
 
 
 def test_a_folder_of_texts_becomes_features_with_labels(tmp_path):
     folder = letters(tmp_path / "letters")
-    assert TEXT_FOLDERS.takes(folder)
+    assert TextPreprocessor.takes(folder)
     dataset = read(folder)
     assert dataset.task.classes == ("bad", "good")
     assert dataset.is_labeled.sum() == 12
@@ -37,7 +37,7 @@ def test_a_folder_of_texts_becomes_features_with_labels(tmp_path):
     assert list(dataset.encoders) == ["tf-idf"]
     assert dataset.X.var(0).mean() == pytest.approx(1, abs=0.01)
     saved = json.loads(json.dumps(dataset.preprocessor.to_dict()))
-    again = TEXT_FOLDERS.preprocessor_from_dict(saved).transform(folder, CONFIG)
+    again = TextPreprocessor.from_dict(saved).transform(folder, CONFIG)
     assert np.array_equal(again.examples.X, dataset.X)
     assert list(again.ids) == list(dataset.ids)
     one = dataset.preprocessor.transform(folder / dataset.ids[3], CONFIG)
@@ -47,9 +47,9 @@ def test_a_folder_of_texts_becomes_features_with_labels(tmp_path):
 def test_a_folder_with_images_is_not_taken(tmp_path):
     folder = letters(tmp_path / "letters")
     (folder / "photo.jpg").write_text("")
-    assert not TEXT_FOLDERS.takes(folder)
-    assert not TEXT_FOLDERS.takes(tmp_path / "none")
-    assert not TEXT_FOLDERS.takes(np.zeros(3))
+    assert not TextPreprocessor.takes(folder)
+    assert not TextPreprocessor.takes(tmp_path / "none")
+    assert not TextPreprocessor.takes(np.zeros(3))
 
 
 def test_encodings_are_recognized_and_others_are_skipped(tmp_path):
@@ -66,7 +66,7 @@ def test_encodings_are_recognized_and_others_are_skipped(tmp_path):
         "bad/binary.txt": "not a text: it contains a zero byte",
         "bad/latin.txt": "not UTF-8; save it as UTF-8",
     }
-    with pytest.raises(ValueError, match="cannot be read as a text"):
+    with pytest.raises(ValueError, match="cannot be read: not"):
         read(folder, FitConfig(encoder="none", strict=True))
 
 

@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from labelgrad.auto.encoders.images import image_encoder
+from labelgrad.auto.encoders.pretrained import image_encoder
 
 
 class TinyNetwork(nn.Module):
