@@ -15,20 +15,21 @@ guarantee.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.annotations import AUDIT, AnnotationLog, Label, Look, log_of
-from labelgrad.auto.audits import audit_of
-from labelgrad.auto.guarantees.binomial import CONFIDENCE, audits_needed
+from labelgrad.auto.annotations import AUDIT, AnnotationLog, Label, Look, audit_of, log_of
 from labelgrad.auto.guarantees.pac import (
+    CONFIDENCE,
     GROWTH,
     AuditSample,
+    audits_needed,
     counted_looks,
     look_confidence,
     match_ranks,
@@ -77,7 +78,7 @@ def evidence(result: Result, log: AnnotationLog) -> Evidence:
     rows = is_audited.arg_true()
     place = dict(zip(table.to_series(0)[rows], rows, strict=True))
     audited = {place[name]: label for name, label in audit.labels.items() if name in place}
-    earlier = sum(one.model != result.digest for one in log.audits())
+    earlier = sum(one.model != result.digest for one in log.newest(audits=True))
     if earlier:
         discarded.append(
             f"{_count(earlier, 'audit')} drawn before the last training no longer "
@@ -191,7 +192,7 @@ class GuaranteeFinder:
         self.looks = [random] if random else []  # every fit shows what they guarantee
         self.looks += log.looks(result.digest)
         if look and self.evidence.audited and labels not in self.looks:
-            log.add_look(Look(labels, result.digest))
+            log.add([Look(labels, result.digest)])
             self.looks.append(labels)
 
     @cached_property
@@ -315,22 +316,11 @@ def guaranteed_labels(
     return found.find(max_error_rate, confidence=confidence, rest_by_hand=rest_by_hand)
 
 
-@dataclass(frozen=True)
-class GuaranteeRow:
-    """How many imputed labels one rate selects, and how many audits it needs if it selects none."""
-
-    max_error_rate: float
-    selected: int
-    rest_by_hand: int
-    more: int
-
-
-@dataclass(frozen=True)
-class GuaranteeTable:
+class GuaranteeTable(NamedTuple):
     """What can be guaranteed now, for the report; without rows the sentence says why nothing."""
 
     sentence: str
-    rows: tuple[GuaranteeRow, ...] = ()
+    rows: Sequence[Mapping[str, float]] = ()  # a rate, and what it selects
 
 
 def guarantee_table(result: Result, log: AnnotationLog | None = None) -> GuaranteeTable:
@@ -340,11 +330,12 @@ def guarantee_table(result: Result, log: AnnotationLog | None = None) -> Guarant
         finder = GuaranteeFinder(result, log)
         for rate in RATES:
             plain, by_hand = finder.find(rate), finder.find(rate, rest_by_hand=True)
-            rows.append(GuaranteeRow(rate, plain.imputed, by_hand.imputed, plain.more_audits))
+            counts = {"selected": plain.imputed, "rest_by_hand": by_hand.imputed}
+            rows.append({"max_error_rate": rate, **counts, "more": plain.more_audits})
     except ValueError as error:  # no random labels, or values
         return GuaranteeTable(str(error))
     sentences = [f"From {plain.basis}, with 95 % confidence.", *finder.evidence.discarded]
-    return GuaranteeTable(" ".join(sentences), tuple(rows))
+    return GuaranteeTable(" ".join(sentences), rows)
 
 
 def out_of_fold(result: Result, rows: Array) -> tuple[Array, Array]:
@@ -371,7 +362,7 @@ def no_evidence(result: Result, known: Evidence, what: str) -> str:
     counts = result.labels["source"].cast(pl.String).value_counts(sort=True).rows()
     each = ", ".join(f"{count:,} {source}" for source, count in counts)
     level = look_confidence(CONFIDENCE)
-    needed = audits_needed(0.05, population=len(known.imputed), confidence=level)
+    needed = audits_needed(0.05, len(known.imputed), confidence=level)
     advice = (
         f"{what} needs labels sampled at random, and this run has none (labels by source: {each}). "
         f"Draw {needed} or more with labelgrad audit, or fit with --label-sampling random if the "

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from labelgrad.auto.annotations import AnnotationLog, log_of
-from labelgrad.auto.guarantees.confident_learning import rank_labels
+from labelgrad.auto.label_issues import rank_labels
 from labelgrad.auto.labels import save_labels
 from labelgrad.auto.task import Array, Classification, log_normalize
 from labelgrad.nearest import did_you_mean
@@ -173,8 +173,6 @@ def _label_issues(queue: ReviewQueue) -> Array:
     """Given labels that the ensemble contradicts out of fold, the most likely wrong first."""
     held_out = queue.result.held_out
     rows, y, predicted = held_out.rows, held_out.y, held_out.predictions["ensemble"]
-    if not len(rows):
-        return np.zeros(0, dtype=np.int64)
     if not queue.is_classification:
         return np.asarray(rows[np.argsort(-np.abs(predicted[:, 0] - y), kind="stable")])
     ranked = rank_labels(np.exp(log_normalize(predicted.astype(float))), y)

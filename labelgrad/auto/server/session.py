@@ -12,11 +12,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.annotations import AUDIT, FILE, HOW, Annotation, AnnotationLog, Label
-from labelgrad.auto.audits import audit_of, draw_audit
+from labelgrad.auto.annotations import (
+    AUDIT,
+    FILE,
+    HOW,
+    Annotation,
+    AnnotationLog,
+    Label,
+    Undo,
+    audit_of,
+)
+from labelgrad.auto.audits import draw_audit
 from labelgrad.auto.data.views import ExampleView, ExampleViews, open_views
 from labelgrad.auto.guarantee import GuaranteeFinder
-from labelgrad.auto.guarantees.binomial import CONFIDENCE, check_rate
+from labelgrad.auto.guarantees.pac import CONFIDENCE, check_rate
 from labelgrad.auto.queue import Query, ReviewQueue, annotated_rows, base_model_labels
 from labelgrad.auto.result import Result
 from labelgrad.auto.run import load
@@ -218,7 +227,7 @@ class ReviewSession:
                 annotation = self.log.current(name)
                 if annotation is None or annotation.line != entry.get("seen"):
                     raise Refused(f"Somebody else has annotated {name} since.")
-            self._write(lambda: self.log.undo(names, by))
+            self._write(lambda: self.log.add([Undo(name, by) for name in names]))
             return {"state": self.state()}
 
     def retrain(self) -> dict[str, Any]:
