@@ -91,11 +91,11 @@ class MemoryLog(AnnotationLog):
 class OneLook(GuaranteeFinder):
     """Guarantees as if nobody had looked before and nobody will look again."""
 
-    def select(
-        self, max_error_rate: float, confidence: float = CONFIDENCE, rest_by_hand: bool = False
-    ) -> tuple[Array, int]:
+    def select(self, max_error_rate: float, rest_by_hand: bool = False) -> tuple[Array, int]:
         """As by `AuditSample.select`."""
-        found = self.sample.select(max_error_rate, confidence=confidence, rest_by_hand=rest_by_hand)
+        found = self.sample.select(
+            max_error_rate, confidence=self.confidence, rest_by_hand=rest_by_hand
+        )
         return found, len(self.evidence)
 
 

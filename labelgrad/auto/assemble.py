@@ -44,17 +44,7 @@ class Subsample:
     whole: Dataset
     dataset: Dataset
     rows: Array  # positions in `whole`
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A sentence if unlabeled examples were left out."""
-        if len(self.dataset) == len(self.whole):
-            return ()
-        return (
-            f"There are more than {MAX_UNLABELED:,} unlabeled examples: models are fitted on "
-            f"{len(self.dataset.unlabeled):,} of them, drawn at random, and the saved model labels "
-            f"the others.",
-        )
+    notes: tuple[str, ...] = ()  # a sentence if unlabeled examples were left out
 
 
 def subsample(dataset: Dataset, config: FitConfig) -> Subsample:
@@ -72,7 +62,11 @@ def subsample(dataset: Dataset, config: FitConfig) -> Subsample:
         ids=[dataset.ids[row] for row in rows.tolist()],
         raw=None if dataset.raw is None else _taken(dataset.raw, rows, config.cache),
     )
-    return Subsample(dataset, some, rows)
+    note = (
+        f"There are more than {MAX_UNLABELED:,} unlabeled examples: models are fitted on "
+        f"{count:,} of them, drawn at random, and the saved model labels the others."
+    )
+    return Subsample(dataset, some, rows, (note,))
 
 
 def _taken(array: Array, rows: Array, cache: str | None) -> Array:

@@ -88,15 +88,6 @@ class ReviewQueue:
         against /= voters
         return against
 
-    @cached_property
-    def usefulness(self) -> Array:
-        """How much is gained by seeing each imputed label: it is probably wrong, or disputed."""
-        if not self.is_classification:
-            return self.disagreement
-        doubt: Array = 1 - np.nan_to_num(self.confidence[self.imputed].astype(float), nan=1.0)
-        doubt += DISAGREEMENT_WEIGHT * self.disagreement
-        return doubt
-
     def order(self, name: str) -> Array:
         """Rows of the table of labels in an order of `ORDERS`."""
         if name not in self._orders:
@@ -150,17 +141,17 @@ class ReviewQueue:
         return ", ".join(reasons) or "low confidence"
 
 
-def _by(key: Callable[[ReviewQueue], Array]) -> Callable[[ReviewQueue], Array]:
-    """Imputed rows, those with the smallest key first."""
-    return lambda queue: queue.imputed[np.argsort(key(queue), kind="stable")]
+def _useful(queue: ReviewQueue) -> Array:
+    """How much is gained by seeing each imputed label: it is probably wrong, or disputed."""
+    if not queue.is_classification:
+        return queue.disagreement
+    doubt: Array = 1 - np.nan_to_num(queue.confidence[queue.imputed].astype(float), nan=1.0)
+    return doubt + DISAGREEMENT_WEIGHT * queue.disagreement
 
 
 def _confidence(queue: ReviewQueue) -> Array:
     """Confidence in each imputed label, or for values the negative disagreement."""
-    if queue.is_classification:
-        found: Array = queue.confidence[queue.imputed]
-        return found
-    return -queue.disagreement
+    return queue.confidence[queue.imputed] if queue.is_classification else -queue.disagreement
 
 
 def _random(queue: ReviewQueue) -> Array:
@@ -180,10 +171,10 @@ def _label_issues(queue: ReviewQueue) -> Array:
 
 
 ORDERS: dict[str, Callable[[ReviewQueue], Array]] = {
-    "useful": _by(lambda queue: -queue.usefulness),
-    "uncertain": _by(_confidence),
-    "confident": _by(lambda queue: -_confidence(queue)),
-    "disagreement": _by(lambda queue: -queue.disagreement),
+    "useful": lambda queue: queue.imputed[np.argsort(-_useful(queue), kind="stable")],
+    "uncertain": lambda queue: queue.imputed[np.argsort(_confidence(queue), kind="stable")],
+    "confident": lambda queue: queue.imputed[np.argsort(-_confidence(queue), kind="stable")],
+    "disagreement": lambda queue: queue.imputed[np.argsort(-queue.disagreement, kind="stable")],
     "random": _random,
     "data": lambda queue: queue.imputed,
     LABEL_ISSUES: _label_issues,

@@ -70,14 +70,13 @@ class ReviewSession:
         ids = result.labels.to_series(0)
         data = result.about.data if self._given_data is None else self._given_data
         views: ExampleViews | None = None
-        problem = ""
-        try:
-            if data is None:
-                raise ValueError("The run was fitted on data in memory: only ids can be shown.")
-            preprocessor = result.predictor.preprocessor
-            views = open_views(data, preprocessor, ids.to_list(), result.config)
-        except (ValueError, OSError, ImportError) as error:
-            problem = str(error)
+        problem = "The run was fitted on data in memory: only ids can be shown."
+        if data is not None:
+            try:
+                preprocessor = result.predictor.preprocessor
+                views, problem = open_views(data, preprocessor, ids.to_list(), result.config), ""
+            except (ValueError, OSError, ImportError) as error:
+                problem = str(error)
         with self._lock:
             self.result, self.data = result, data
             self._ids, self._row = ids, {name: row for row, name in enumerate(ids.to_list())}
