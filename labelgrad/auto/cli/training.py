@@ -115,6 +115,8 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
     example, and report.html. Ctrl-C stops; --resume continues to the same result. After
     corrections --resume trains again with them.
     """
+    from labelgrad.auto.fit import fit as run_fit
+
     if data is None and not (resume and out):
         raise click.UsageError("DATA is missing; only --resume with --out does without it.")
     console = Terminal()
@@ -125,7 +127,7 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
         alone = options.get("device", "cpu") == "cpu" and os.environ.get("WORLD_SIZE", "1") == "1"
         options["workers"] = min(MAX_WORKERS, os.cpu_count() or 1) if alone else 1
     with closing(TerminalEvents(console)) as events, cluster(dask):
-        result = labelgrad.fit(data, out=out, resume=resume, events=events, **options)
+        result = run_fit(data, out=out, resume=resume, events=events, **options)
     console.say(result.summary)  # the answer first, then what it rests on
     board = result.leaderboard()
     if len(board):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import math
+from base64 import b64encode
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -172,13 +172,9 @@ def _example(views: ExampleViews, place: int, row: dict[str, Any]) -> dict[str, 
         "given": "",
         **texts,
         "differs": texts["prediction"] != texts.get("given", texts["label"]),
-        "image": "" if image is None else f"data:image/png;base64,{_base64(image)}",
+        "image": "" if image is None else f"data:image/png;base64,{b64encode(image).decode()}",
         "cells": [cell for _, cell in view.cells[:MAX_COLUMNS]] or [view.text] * bool(view.text),
     }
-
-
-def _base64(content: bytes) -> str:
-    return base64.b64encode(content).decode()
 
 
 def _leaderboard(evaluation: Evaluation, form: Format) -> dict[str, Any]:
@@ -280,7 +276,9 @@ def _environment() -> jinja2.Environment:
 
 def _policy(style: str, script: str) -> str:
     """What the browser may load: this style, this script, images within the file; no more."""
-    digests = [_base64(hashlib.sha256(text.encode()).digest()) for text in (style, script)]
+    digests = [
+        b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
+    ]
     return (
         f"default-src 'none'; img-src data:; style-src 'sha256-{digests[0]}'; "
         f"script-src 'sha256-{digests[1]}'; base-uri 'none'; form-action 'none'"

@@ -97,7 +97,6 @@ class ReviewSession:
         return {
             "model": result.digest,
             "title": Path(self.data).name if self.data else result.about.kind,
-            "folder": str(self.folder),
             "id_name": result.labels.columns[0],
             "task": result.task.name,
             "classes": classes,
