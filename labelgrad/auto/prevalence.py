@@ -112,8 +112,8 @@ def prevalence(
         counts = truth.sum(0).astype(int).tolist()
         alone = [wilson_interval(one, len(truth), confidence=confidence) for one in counts]
     else:
-        mean = prediction_powered(0.0, truth.T, n, extra_residual=0.0, confidence=confidence)
-        alone = [(float(x[0]) for x in mean)]
+        mean = prediction_powered(0.0, truth[:, 0], n, extra_residual=0.0, confidence=confidence)
+        alone = [(float(mean[0]), float(mean[1]), float(mean[2]))]
     table = {
         "name": columns.classes or ["mean"],
         **dict(zip(ENDS, (value, low, high), strict=True)),

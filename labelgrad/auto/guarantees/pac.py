@@ -202,7 +202,7 @@ def allowed_by_rank(
     check_rate("max_error_rate", max_error_rate)
     check_rate("confidence", confidence)
     ranks = np.full(population, population) if rest_by_hand else np.arange(1, population + 1)
-    limits = np.floor(max_error_rate * ranks + 1e-9).astype(int)  # wrong labels
+    limits: NDArray[np.int_] = np.floor(max_error_rate * ranks + 1e-9).astype(int)
     largest = min(audited, int(limits.max(initial=0)))
     if most is not None:
         largest = min(largest, max(most, START_MISTAKES))
