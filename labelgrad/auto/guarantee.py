@@ -275,7 +275,7 @@ class GuaranteeFinder:
         table = self.result.labels.select(columns).cast({"label": pl.String, "source": pl.String})
         by_hand = table[list(truth)].with_columns(
             pl.Series("label", [str(label) for label in truth.values()], pl.String),
-            pl.lit(None, pl.Float32).alias("confidence"),
+            pl.lit(None, table.schema["confidence"]).alias("confidence"),
             pl.lit(AUDIT).alias("source"),
         )
         return pl.concat([table[rows], by_hand])
