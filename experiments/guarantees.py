@@ -19,6 +19,7 @@ The third table is the coverage of intervals of prevalences (`prediction_powered
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -32,11 +33,24 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from experiments.common import Line, Results, run, table, typed
-from labelgrad.auto.annotations import AUDIT, Annotation, AnnotationLog, Draw, Label, Look, current
-from labelgrad.auto.audits import audit_of, imputed_ids, repeat_draw
+from labelgrad.auto.annotations import (
+    AUDIT,
+    Annotation,
+    AnnotationLog,
+    Draw,
+    Entry,
+    Label,
+    audit_of,
+    current,
+)
+from labelgrad.auto.audits import imputed_ids, repeat_draw
 from labelgrad.auto.guarantee import Evidence, GuaranteeFinder
-from labelgrad.auto.guarantees.binomial import CONFIDENCE
-from labelgrad.auto.guarantees.pac import allowed_by_rank, counted_looks, selected_count
+from labelgrad.auto.guarantees.pac import (
+    CONFIDENCE,
+    allowed_by_rank,
+    counted_looks,
+    selected_count,
+)
 from labelgrad.auto.guarantees.ppi import prediction_powered_share
 from labelgrad.auto.labels import SOURCES
 from labelgrad.auto.task import Classification
@@ -68,24 +82,20 @@ class MemoryLog(AnnotationLog):
     def __init__(self) -> None:
         super().__init__(None)
 
-    def record(self, *entries: Annotation | Draw) -> None:
+    def add(self, entries: Sequence[Entry]) -> None:
         """Append entries."""
         self.entries.extend(entries)
         self._current = current(self.entries)
-
-    def add_look(self, look: Look) -> None:
-        """Append that a guarantee was shown."""
-        self.entries.append(look)
 
 
 class OneLook(GuaranteeFinder):
     """Guarantees as if nobody had looked before and nobody will look again."""
 
-    def select(
-        self, max_error_rate: float, confidence: float = CONFIDENCE, rest_by_hand: bool = False
-    ) -> tuple[Array, int]:
+    def select(self, max_error_rate: float, rest_by_hand: bool = False) -> tuple[Array, int]:
         """As by `AuditSample.select`."""
-        found = self.sample.select(max_error_rate, confidence=confidence, rest_by_hand=rest_by_hand)
+        found = self.sample.select(
+            max_error_rate, confidence=self.confidence, rest_by_hand=rest_by_hand
+        )
         return found, len(self.evidence)
 
 
@@ -158,14 +168,14 @@ class Person:
         before = set(audit_of(self.log, self.run.digest).drawn)
         left = [name for name in imputed_ids(self.run) if name not in before]
         draw = repeat_draw(left, n, int(self.rng.integers(2**32)), self.run.digest)
-        self.log.record(draw, *self._answers(draw))
+        self.log.add([draw, *self._answers(draw)])
 
     def _answers(self, draw: Draw) -> list[Annotation]:
         return [Annotation(i, TASK.classes[self.y[int(i)]], AUDIT, draw.model) for i in draw.ids]
 
     def correct(self) -> None:
         """Label the neighbors of mistakes that any audit showed."""
-        audited = np.array([int(one.id) for one in self.log.audits()], dtype=int)
+        audited = np.array([int(one.id) for one in self.log.newest(audits=True)], dtype=int)
         mistakes = audited[self.predicted[audited] != self.y[audited]][:60]
         distance = ((self.x[mistakes, None] - self.x) ** 2).sum(2)
         near = np.unique(np.argsort(distance, 1)[:, 1:5])
@@ -201,7 +211,9 @@ class Person:
             return line
         reused, fresh = (OneLook(self.run, MemoryLog()) for _ in range(2))
         imputed = set(known.imputed.tolist())
-        audits: Answers = {int(a.id): a.label for a in self.log.audits() if int(a.id) in imputed}
+        audits: Answers = {
+            int(a.id): a.label for a in self.log.newest(audits=True) if int(a.id) in imputed
+        }
         random = np.flatnonzero(self.source == "random")
         reused.evidence = Evidence(known.imputed, audits, random)
         n = len(known.audited) + len(known.random) or AUDITS[1]

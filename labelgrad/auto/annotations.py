@@ -12,11 +12,11 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -144,7 +144,7 @@ class AnnotationLog:
     >>> log = AnnotationLog(Path(mkdtemp(), FILE))
     >>> log.add([Annotation("1.png", "cat", "accept"), Annotation("2.png", "dog", "choose")])
     >>> log.add([Annotation("1.png", "cow", "choose")])
-    >>> log.undo(["2.png"])
+    >>> log.add([Undo("2.png")])
     >>> AnnotationLog(log.path).training_labels()
     {'1.png': 'cow'}
     """
@@ -215,49 +215,34 @@ class AnnotationLog:
         """The newest annotation of each example, the newest last."""
         return sorted((found[-1] for found in self._current.values()), key=lambda one: one.line)
 
-    def training_annotations(self) -> list[Annotation]:
-        """The newest annotation of each example other than audits, which stay held out."""
-        return self._newest(lambda one: one.how != AUDIT)
+    def newest(self, *, audits: bool) -> list[Annotation]:
+        """The newest audit of each audited example; or of each example what is no audit."""
+        kept = (
+            [one for one in found if (one.how == AUDIT) == audits]
+            for found in self._current.values()
+        )
+        return [found[-1] for found in kept if found]
 
     def training_labels(self) -> dict[str, Label]:
-        """The labels to train with, by id."""
-        return {one.id: one.label for one in self.training_annotations()}
+        """The labels to train with, by id; audits stay held out."""
+        return {one.id: one.label for one in self.newest(audits=False)}
 
-    def audits(self) -> list[Annotation]:
-        """The newest audit of each audited example."""
-        return self._newest(lambda one: one.how == AUDIT)
-
-    def _newest(self, wanted: Callable[[Annotation], bool]) -> list[Annotation]:
-        chosen = ([one for one in found if wanted(one)] for found in self._current.values())
-        return [found[-1] for found in chosen if found]
-
-    def add(self, annotations: Sequence[Annotation]) -> None:
-        """Append annotations."""
-        self._append([asdict(annotation) for annotation in annotations])
-
-    def undo(self, names: Sequence[str], by: str = "") -> None:
-        """Withdraw the newest annotation of each of these examples."""
-        self._append([asdict(Undo(name, by)) for name in names], label=None)
-
-    def add_draw(self, draw: Draw) -> None:
-        """Append an audit that was drawn."""
-        line = asdict(draw)
-        self._append([{"draw": line.pop("ids"), **line}])
-
-    def add_look(self, look: Look) -> None:
-        """Append that a guarantee was shown."""
-        line = asdict(look)
-        self._append([{"look": line.pop("labels"), **line}])
-
-    def _append(self, lines: Sequence[dict[str, Any]], **more: Any) -> None:
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Append annotations, or whatever else a log holds."""
         if self.path is None:
             raise ValueError("Annotations need a run folder; fit with `out`.")
         written = []
-        for line in lines:
+        for entry in entries:
+            line = asdict(entry) | {"time": entry.time or round(time.time(), 3)}
             del line["line"]  # its place says it
-            line["time"] = line["time"] or round(time.time(), 3)
+            if isinstance(entry, Draw):
+                line = {"draw": line.pop("ids")} | line
+            elif isinstance(entry, Look):
+                line = {"look": line.pop("labels")} | line
             given = {key: value for key, value in line.items() if value not in (None, "")}
-            written.append(json.dumps(given | more, ensure_ascii=False))
+            if isinstance(entry, Undo):
+                given["label"] = None
+            written.append(json.dumps(given, ensure_ascii=False))
         append_lines(self.path, written)
         self.refresh()
 
@@ -293,6 +278,38 @@ class AnnotationLog:
                 f"of another class."
             )
         return replace(dataset, y=y, task=task, notes=(*dataset.notes, *notes))
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The audits that were drawn with one model."""
+
+    drawn: list[str]  # all examples that were drawn, in their order
+    answers: dict[str, Label]
+    labels: dict[str, Label | None]  # up to the last labeled one of each draw; None for a gap
+
+    @property
+    def gaps(self) -> list[str]:
+        """Examples that were left out."""
+        return [name for name, label in self.labels.items() if label is None]
+
+
+def audit_of(log: AnnotationLog, model: str) -> Audit:
+    """The audits that were drawn with a model, by its digest.
+
+    A person who labels the examples of a draw in their order and stops has labeled a random part
+    of them. A person who leaves one out may do so because it is hard. So examples after the last
+    labeled one of a draw are still open, and one without a label before it is a gap.
+    """
+    draws = [draw.ids for draw in log.draws if draw.model == model]
+    drawn = [name for ids in draws for name in ids]
+    given = {one.id: one.label for one in log.newest(audits=True) if one.model == model}
+    answers = {name: given[name] for name in drawn if name in given}
+    labels: dict[str, Label | None] = {}
+    for ids in draws:
+        last = max((place for place, name in enumerate(ids) if name in answers), default=-1)
+        labels |= {name: answers.get(name) for name in ids[: last + 1]}
+    return Audit(drawn, answers, labels)
 
 
 def log_of(result: Result) -> AnnotationLog:

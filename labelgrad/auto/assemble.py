@@ -18,7 +18,6 @@ from labelgrad.auto.ensemble_io import pack_ensemble
 from labelgrad.auto.evaluation import Evaluation
 from labelgrad.auto.labels import (
     Summary,
-    concatenate,
     in_parts,
     label_sources,
     label_table,
@@ -29,7 +28,7 @@ from labelgrad.auto.predictor import Predictor
 from labelgrad.auto.result import About, HeldOut, Result, UnlabeledPredictions
 from labelgrad.auto.stacking import Ensemble
 from labelgrad.auto.store import allocate
-from labelgrad.auto.task import Array, Classification, log_normalize
+from labelgrad.auto.task import Array, Classification, Regression, log_normalize
 
 MAX_UNLABELED, MIN_UNLABELED = 300_000, 20_000
 STEPS = 2000  # of a training whose steps are not given
@@ -44,17 +43,7 @@ class Subsample:
     whole: Dataset
     dataset: Dataset
     rows: Array  # positions in `whole`
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A sentence if unlabeled examples were left out."""
-        if len(self.dataset) == len(self.whole):
-            return ()
-        return (
-            f"There are more than {MAX_UNLABELED:,} unlabeled examples: models are fitted on "
-            f"{len(self.dataset.unlabeled):,} of them, drawn at random, and the saved model labels "
-            f"the others.",
-        )
+    notes: tuple[str, ...] = ()  # a sentence if unlabeled examples were left out
 
 
 def subsample(dataset: Dataset, config: FitConfig) -> Subsample:
@@ -72,7 +61,11 @@ def subsample(dataset: Dataset, config: FitConfig) -> Subsample:
         ids=[dataset.ids[row] for row in rows.tolist()],
         raw=None if dataset.raw is None else _taken(dataset.raw, rows, config.cache),
     )
-    return Subsample(dataset, some, rows)
+    note = (
+        f"There are more than {MAX_UNLABELED:,} unlabeled examples: models are fitted on "
+        f"{count:,} of them, drawn at random, and the saved model labels the others."
+    )
+    return Subsample(dataset, some, rows, (note,))
 
 
 def _taken(array: Array, rows: Array, cache: str | None) -> Array:
@@ -104,15 +97,16 @@ def assemble(fitted: Fitted) -> Result:
     sample, config, task = fitted.sample, fitted.config, fitted.ensemble.task
     whole, student = sample.whole, fitted.student
     width = max(task.columns, whole.X.shape[1])
-    prediction = concatenate(
-        [
-            summarize(task, student.network.predict(whole.examples[rows]))
-            for rows in in_parts(whole.unlabeled, width)
-        ]
-    )
+    parts = [
+        summarize(task, student.network.predict(whole.examples[rows]))
+        for rows in in_parts(whole.unlabeled, width)
+    ]
+    prediction = Summary(*map(np.concatenate, zip(*parts, strict=True)))
     models, label = _predictions(fitted, prediction)
     judged = student.out_of_fold
     judged = fitted.ensemble.out_of_fold if judged is None else judged
+    y = fitted.ensemble.held_out_y
+    margin = _margin(judged, y, task) if isinstance(task, Regression) and len(y) else None
     error = fitted.evaluation.estimate.error if fitted.evaluation.examples else None
     files, notes = pack_ensemble(fitted.ensemble) if config.keep_ensemble else ({}, [])
     return Result(
@@ -125,7 +119,7 @@ def assemble(fitted: Fitted) -> Result:
             typical_error=1.0 if error is None else error.value,
         ),
         evaluation=fitted.evaluation,
-        predictor=Predictor(student.network, whole.preprocessor, _margin(judged, fitted.ensemble)),
+        predictor=Predictor(student.network, whole.preprocessor, margin),
         held_out=_held_out(fitted),
         base_model_predictions=models,
         about=_about(fitted, [*fitted.notes, *notes]),
@@ -153,8 +147,8 @@ def _predictions(fitted: Fitted, prediction: Summary) -> tuple[UnlabeledPredicti
         stacked.append(summarize(task, ensemble.combine(predictions)))
     places = np.searchsorted(sample.whole.unlabeled, sample.rows[rows])
     label = Summary(*(each.copy() for each in prediction))
-    for mine, others in zip(concatenate(stacked), label, strict=True):
-        others[places] = mine
+    for mine, others in zip(zip(*stacked, strict=True), label, strict=True):
+        others[places] = np.concatenate(mine)
     points = some.X
     if some.raw is not None and not some.has_encoded_features:  # pixels tell little of likeness
         points = fitted.student.network.predict(examples)
@@ -183,11 +177,8 @@ def _held_out(fitted: Fitted) -> HeldOut:
     return HeldOut(fitted.sample.rows[folds.rows], y, folds.of, means, predictions)
 
 
-def _margin(prediction: Array, ensemble: Ensemble) -> float | None:
+def _margin(prediction: Array, y: Array, task: Regression) -> float:
     """How closely nine of ten held-out values were predicted, in the target's units."""
-    task, y = ensemble.task, ensemble.held_out_y
-    if isinstance(task, Classification) or not len(y):
-        return None
     errors = np.sort(np.abs(prediction[:, 0] - y))
     place = min(len(errors), math.ceil(INTERVAL * (len(errors) + 1))) - 1
     return float(max(errors[place], 1e-9) * task.scale)

@@ -1,15 +1,9 @@
-"""Audits: examples drawn at random and labeled by a person who does not see the predictions.
-
-A person who labels the examples of a draw in their order and stops has labeled a random part of
-them. A person who leaves one out may do so because it is hard. So examples after the last labeled
-one of a draw are still open, and one without a label before it is a gap.
-"""
+"""Audits: examples drawn at random and labeled by a person who does not see the predictions."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +15,8 @@ from labelgrad.auto.annotations import (
     Annotation,
     AnnotationLog,
     Draw,
-    Label,
     Taken,
+    audit_of,
     log_of,
     read_label_file,
 )
@@ -30,48 +24,6 @@ from labelgrad.auto.labels import save_labels
 
 if TYPE_CHECKING:
     from labelgrad.auto.result import Result
-
-
-@dataclass(frozen=True)
-class Audit:
-    """The audits that were drawn with one model: what is labeled, and what is left out.
-
-    >>> draw = Draw(("a", "b", "c", "d"), 0, 100, "m")
-    >>> audit = Audit((draw,), {"a": "cat", "c": "dog"})
-    >>> audit.labels, audit.gaps
-    ({'a': 'cat', 'b': None, 'c': 'dog'}, ['b'])
-    """
-
-    draws: tuple[Draw, ...]
-    answers: dict[str, Label]
-
-    @property
-    def drawn(self) -> list[str]:
-        """All examples that were drawn, in their order."""
-        return [name for draw in self.draws for name in draw.ids]
-
-    @property
-    def labels(self) -> dict[str, Label | None]:
-        """Examples up to the last labeled one of each draw with their label; None for a gap."""
-        found: dict[str, Label | None] = {}
-        for draw in self.draws:
-            labeled = [place for place, name in enumerate(draw.ids) if name in self.answers]
-            for name in draw.ids[: max(labeled, default=-1) + 1]:
-                found[name] = self.answers.get(name)
-        return found
-
-    @property
-    def gaps(self) -> list[str]:
-        """Examples that were left out."""
-        return [name for name, label in self.labels.items() if label is None]
-
-
-def audit_of(log: AnnotationLog, model: str) -> Audit:
-    """The audits that were drawn with a model, by its digest."""
-    draws = tuple(draw for draw in log.draws if draw.model == model)
-    drawn = {name for draw in draws for name in draw.ids}
-    answers = {one.id: one.label for one in log.audits() if one.model == model and one.id in drawn}
-    return Audit(draws, answers)
 
 
 def draw_audit(result: Result, n: int, *, log: AnnotationLog | None = None) -> Draw:
@@ -106,7 +58,7 @@ def draw_audit(result: Result, n: int, *, log: AnnotationLog | None = None) -> D
         )
     seed = secrets.randbits(64)
     draw = repeat_draw(population, n, seed, result.digest)
-    log.add_draw(draw)
+    log.add([draw])
     return draw
 
 
@@ -159,7 +111,7 @@ def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -
     labels, added = read_label_file(Path(path), result, model_of, unknown, new_classes=new_classes)
     if not labels:
         raise ValueError(f"{path} has no label filled in; its column label is for them.")
-    known = {(one.id, one.model): one.label for one in log.audits()}
+    known = {(one.id, one.model): one.label for one in log.newest(audits=True)}
     new = [
         Annotation(name, label, AUDIT, model_of[name])
         for name, label in labels.items()

@@ -93,11 +93,6 @@ class Entry:
     kind: str
     factor: float | None = None  # of standard deviations
 
-    def __post_init__(self) -> None:
-        for value in (self.weight, self.factor):
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"model {self.name!r} has the weight or factor {value}")
-
 
 @dataclass(frozen=True)
 class Index:
@@ -115,6 +110,10 @@ class Index:
                 raise ValueError(f"it needs the frequencies of {len(task.classes)} classes")
         if not 0 < len(self.models) == len({entry.name for entry in self.models}):
             raise ValueError("it needs models, each with a name of its own")
+        for entry in self.models:
+            for value in (entry.weight, entry.factor):
+                if value is not None and not 0 < value < math.inf:
+                    raise ValueError(f"model {entry.name!r} has the weight or factor {value}")
 
 
 def check_can_save() -> None:
@@ -314,12 +313,8 @@ def check_estimator(estimator: Any, task: Task) -> None:
             raise ValueError("its parts have different numbers of columns")
         classes = getattr(part, "classes_", None)
         if isinstance(classes, np.ndarray):
-            known = isinstance(task, Classification) and classes.dtype.kind in "if"
-            if (
-                not known
-                or len(classes) > task.columns
-                or not np.isin(classes, np.arange(task.columns)).all()
-            ):
+            is_known = np.isin(classes, np.arange(len(task.classes))).all()
+            if classes.dtype.kind not in "if" or len(classes) > len(task.classes) or not is_known:
                 raise ValueError("its classes are not those of the run")
             if getattr(part, "n_classes_", len(classes)) != len(classes):
                 raise ValueError("its number of classes is not that of its classes")

@@ -8,8 +8,7 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +65,7 @@ class ExportedWithEncoder(nn.Module):
 
 
 def export(
-    result: Result,
-    *,
-    to: str = "torch",
-    out: str | Path | None = None,
-    with_encoder: bool = False,
+    result: Result, *, to: str = "torch", out: str | Path | None = None, with_encoder: bool = False
 ) -> Path:
     """Write the saved model for programs without labelgrad.
 
@@ -99,7 +94,7 @@ def export(
         out = result.folder / f"model{SUFFIXES[to]}"
     module, inputs, wanted = _with_encoder(result) if with_encoder else _plain(result)
     encoded = with_encoder or result.predictor.model.architecture == FINE_TUNED
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):  # of PyTorch's own formats
         make = _as_onnx if to == "onnx" else _as_torch
         content, outputs = make(module.eval(), inputs)
     apart = np.abs(outputs.double().numpy() - wanted) / np.maximum(np.abs(wanted), 1)
@@ -161,20 +156,6 @@ def _predicted(model: TrainedNetwork, examples: Examples) -> Array:
     return prediction[:, 0] * task.scale + task.mean
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without PyTorch's warnings about its own formats and about packages that it could use."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(before)
-
-
 def _as_torch(module: nn.Module, inputs: Tensor) -> tuple[bytes, Tensor]:
     batch = torch.export.Dim("batch", min=1, max=PIECE)
     program = torch.export.export(module, (inputs,), dynamic_shapes=({0: batch},))
@@ -190,6 +171,7 @@ def _as_onnx(module: nn.Module, inputs: Tensor) -> tuple[bytes, Tensor]:
         import onnxscript  # noqa: F401 - PyTorch's exporter needs it
     except ImportError:
         raise ImportError("Export to ONNX needs more: pip install 'labelgrad[onnx]'.") from None
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it names packages it could use
     shapes = ({0: torch.export.Dim("batch", min=1, max=PIECE)},)
     program: Any = torch.onnx.export(
         module, (inputs,), dynamo=True, dynamic_shapes=shapes, verbose=False

@@ -99,7 +99,7 @@ def fit(
         evaluation = evaluate(ensemble, student, seed=config.seed)
 
         notes += [*left_out, *ensemble.notes]
-        how = {each.id: each.how for each in run.annotations.training_annotations()}
+        how = {each.id: each.how for each in run.annotations.newest(audits=False)}
         seconds = time.perf_counter() - began
         fitted = Fitted(
             raw, sample, ensemble, student, evaluation, config, data, how, notes, seconds

@@ -15,20 +15,21 @@ guarantee.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.annotations import AUDIT, AnnotationLog, Label, Look, log_of
-from labelgrad.auto.audits import audit_of
-from labelgrad.auto.guarantees.binomial import CONFIDENCE, audits_needed
+from labelgrad.auto.annotations import AUDIT, AnnotationLog, Label, Look, audit_of, log_of
 from labelgrad.auto.guarantees.pac import (
+    CONFIDENCE,
     GROWTH,
     AuditSample,
+    audits_needed,
     counted_looks,
     look_confidence,
     match_ranks,
@@ -77,7 +78,7 @@ def evidence(result: Result, log: AnnotationLog) -> Evidence:
     rows = is_audited.arg_true()
     place = dict(zip(table.to_series(0)[rows], rows, strict=True))
     audited = {place[name]: label for name, label in audit.labels.items() if name in place}
-    earlier = sum(one.model != result.digest for one in log.audits())
+    earlier = sum(one.model != result.digest for one in log.newest(audits=True))
     if earlier:
         discarded.append(
             f"{_count(earlier, 'audit')} drawn before the last training no longer "
@@ -174,24 +175,33 @@ class GuaranteeFinder:
         A run with classes.
     log
         The annotations of the run, if they are open already.
+    confidence
+        Probability with which each guarantee holds.
     look
         Whether a person is shown what the present audits guarantee, which is written to the log.
         If not, guarantees are those that were shown before.
     """
 
-    def __init__(self, result: Result, log: AnnotationLog | None = None, *, look: bool = True):
+    def __init__(
+        self,
+        result: Result,
+        log: AnnotationLog | None = None,
+        *,
+        confidence: float = CONFIDENCE,
+        look: bool = True,
+    ):
         if not isinstance(result.task, Classification):
             raise ValueError(
                 "A guarantee counts wrong labels, and values are never exactly right; prevalence "
                 "gives their mean with an interval."
             )
         log = log_of(result) if log is None else log
-        self.result, self.evidence = result, evidence(result, log)
+        self.result, self.evidence, self.confidence = result, evidence(result, log), confidence
         labels, random = len(self.evidence), len(self.evidence.random)
         self.looks = [random] if random else []  # every fit shows what they guarantee
         self.looks += log.looks(result.digest)
         if look and self.evidence.audited and labels not in self.looks:
-            log.add_look(Look(labels, result.digest))
+            log.add([Look(labels, result.digest)])
             self.looks.append(labels)
 
     @cached_property
@@ -211,40 +221,33 @@ class GuaranteeFinder:
             np.concatenate([missed, np.array(wrong, dtype=bool)]),
         )
 
-    def find(
-        self, max_error_rate: float, *, confidence: float = CONFIDENCE, rest_by_hand: bool = False
-    ) -> Guarantee:
+    def find(self, max_error_rate: float, *, rest_by_hand: bool = False) -> Guarantee:
         """The largest set of labels with a guarantee; as `guaranteed_labels`."""
         known = self.evidence
         if not len(known) or not len(known.imputed):
             raise ValueError(no_evidence(self.result, known, "A guarantee"))
-        chosen, rests_on = self.select(max_error_rate, confidence, rest_by_hand)
+        chosen, rests_on = self.select(max_error_rate, rest_by_hand)
         truth = {row: label for row, label in known.audited.items() if label is not None}
         if len(truth) == len(known.imputed):  # nothing is left to be wrong
             chosen = np.arange(len(known.imputed))
-        more = 0
-        if not len(chosen):
-            more = self.more_audits(max_error_rate, confidence, rest_by_hand)
         shown = self.sample.first(max(self.looks, default=0))
-        earlier = max(len(self._counted(max_error_rate, confidence)) - 1, 0)
+        earlier = max(len(self._counted(max_error_rate)) - 1, 0)
         return Guarantee(
             self._labels(chosen[chosen < len(known.imputed)], truth if len(chosen) else {}),
             max_error_rate,
-            confidence,
+            self.confidence,
             rest_by_hand,
             known,
             shown.mistakes,
-            shown.bound(look_confidence(confidence, earlier)),
-            more,
+            shown.bound(look_confidence(self.confidence, earlier)),
+            0 if len(chosen) else self.more_audits(max_error_rate, rest_by_hand),
             rests_on,
         )
 
-    def select(
-        self, max_error_rate: float, confidence: float = CONFIDENCE, rest_by_hand: bool = False
-    ) -> tuple[Array, int]:
+    def select(self, max_error_rate: float, rest_by_hand: bool = False) -> tuple[Array, int]:
         """The most that any look selected, as places in the sample, and its number of labels."""
         best, rests_on = np.zeros(0, dtype=int), len(self.evidence)
-        for labels, level in self._counted(max_error_rate, confidence):
+        for labels, level in self._counted(max_error_rate):
             if labels <= len(self.evidence):  # some may have been undone since
                 found = self.sample.first(labels).select(
                     max_error_rate, confidence=level, rest_by_hand=rest_by_hand
@@ -253,33 +256,29 @@ class GuaranteeFinder:
                     best, rests_on = found, labels
         return best, rests_on
 
-    def more_audits(
-        self, max_error_rate: float, confidence: float = CONFIDENCE, rest_by_hand: bool = False
-    ) -> int:
+    def more_audits(self, max_error_rate: float, rest_by_hand: bool = False) -> int:
         """The least number of further audits until a look selects something, if all are right."""
-        known, looks = self.evidence, self._counted(max_error_rate, confidence)
-        level = look_confidence(confidence, len(looks))
+        known, looks = self.evidence, self._counted(max_error_rate)
+        level = look_confidence(self.confidence, len(looks))
         more = self.sample.more_audits(max_error_rate, confidence=level, rest_by_hand=rest_by_hand)
         grown = ceil(GROWTH * looks[-1][0]) - len(known) if looks else 0
         return min(max(more, grown), len(known.imputed) - len(known.audited))
 
-    def _counted(self, max_error_rate: float, confidence: float) -> list[tuple[int, float]]:
+    def _counted(self, max_error_rate: float) -> list[tuple[int, float]]:
         population = len(self.sample.uncertainty)
-        return counted_looks(self.looks, population, max_error_rate, confidence)
+        return counted_looks(self.looks, population, max_error_rate, self.confidence)
 
     def _labels(self, chosen: Array, truth: dict[int, Label]) -> pl.DataFrame:
-        name = self.result.labels.columns[0]
+        """Imputed labels, and after them the audited examples with their true labels."""
         rows = [row for row in self.evidence.imputed[chosen].tolist() if row not in truth]
-        columns = [name, "label", "confidence", "source"]
-        to_text = pl.col("label", "source").cast(pl.String)
-        imputed = self.result.labels[rows, columns].with_columns(to_text)
-        by_hand = {
-            name: self.result.labels[name][list(truth)].to_list(),
-            "label": [str(label) for label in truth.values()],
-            "confidence": [None] * len(truth),
-            "source": [AUDIT] * len(truth),
-        }
-        return pl.concat([imputed, pl.DataFrame(by_hand, schema=imputed.schema)])
+        columns = [self.result.labels.columns[0], "label", "confidence", "source"]
+        table = self.result.labels.select(columns).cast({"label": pl.String, "source": pl.String})
+        by_hand = table[list(truth)].with_columns(
+            pl.Series("label", [str(label) for label in truth.values()], pl.String),
+            pl.lit(None, table.schema["confidence"]).alias("confidence"),
+            pl.lit(AUDIT).alias("source"),
+        )
+        return pl.concat([table[rows], by_hand])
 
 
 def guaranteed_labels(
@@ -311,26 +310,15 @@ def guaranteed_labels(
     Guarantee
         The labels, possibly none, and a summary.
     """
-    found = GuaranteeFinder(result, log)
-    return found.find(max_error_rate, confidence=confidence, rest_by_hand=rest_by_hand)
+    finder = GuaranteeFinder(result, log, confidence=confidence)
+    return finder.find(max_error_rate, rest_by_hand=rest_by_hand)
 
 
-@dataclass(frozen=True)
-class GuaranteeRow:
-    """How many imputed labels one rate selects, and how many audits it needs if it selects none."""
-
-    max_error_rate: float
-    selected: int
-    rest_by_hand: int
-    more: int
-
-
-@dataclass(frozen=True)
-class GuaranteeTable:
+class GuaranteeTable(NamedTuple):
     """What can be guaranteed now, for the report; without rows the sentence says why nothing."""
 
     sentence: str
-    rows: tuple[GuaranteeRow, ...] = ()
+    rows: Sequence[Mapping[str, float]] = ()  # a rate, and what it selects
 
 
 def guarantee_table(result: Result, log: AnnotationLog | None = None) -> GuaranteeTable:
@@ -340,11 +328,12 @@ def guarantee_table(result: Result, log: AnnotationLog | None = None) -> Guarant
         finder = GuaranteeFinder(result, log)
         for rate in RATES:
             plain, by_hand = finder.find(rate), finder.find(rate, rest_by_hand=True)
-            rows.append(GuaranteeRow(rate, plain.imputed, by_hand.imputed, plain.more_audits))
+            counts = {"selected": plain.imputed, "rest_by_hand": by_hand.imputed}
+            rows.append({"max_error_rate": rate, **counts, "more": plain.more_audits})
     except ValueError as error:  # no random labels, or values
         return GuaranteeTable(str(error))
     sentences = [f"From {plain.basis}, with 95 % confidence.", *finder.evidence.discarded]
-    return GuaranteeTable(" ".join(sentences), tuple(rows))
+    return GuaranteeTable(" ".join(sentences), rows)
 
 
 def out_of_fold(result: Result, rows: Array) -> tuple[Array, Array]:
@@ -371,7 +360,7 @@ def no_evidence(result: Result, known: Evidence, what: str) -> str:
     counts = result.labels["source"].cast(pl.String).value_counts(sort=True).rows()
     each = ", ".join(f"{count:,} {source}" for source, count in counts)
     level = look_confidence(CONFIDENCE)
-    needed = audits_needed(0.05, population=len(known.imputed), confidence=level)
+    needed = audits_needed(0.05, len(known.imputed), confidence=level)
     advice = (
         f"{what} needs labels sampled at random, and this run has none (labels by source: {each}). "
         f"Draw {needed} or more with labelgrad audit, or fit with --label-sampling random if the "

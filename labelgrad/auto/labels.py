@@ -56,11 +56,6 @@ def summarize(task: Task, prediction: Array) -> Summary:
     return Summary(prediction.argmax(1).astype(np.int32), *numbers)
 
 
-def concatenate(parts: Sequence[Summary]) -> Summary:
-    """One summary of the examples of several."""
-    return Summary(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-
-
 def in_parts(rows: Array, width: int) -> Iterator[Array]:
     """Rows, some at a time: so few that `width` numbers for each fit into memory; never none.
 
@@ -162,14 +157,14 @@ def label_table(
         return pl.Series(full * task.scale + task.mean).fill_nan(None)
 
     is_classes = isinstance(task, Classification)
-    std = {} if isinstance(task, Classification) else {"std": label.confidence * task.scale}
+    std = {} if is_classes else {"std": numbers(label.confidence * getattr(task, "scale", 1.0))}
     near, around, apart = _neighbours(task, y, nearest, typical_error)
     return pl.DataFrame(
         {
             dataset.preprocessor.id_name: id_column(dataset.ids),
             "label": targets(y, np.arange(n)),
             "confidence": numbers(label.confidence if is_classes else None),
-            **{name: numbers(values) for name, values in std.items()},
+            **std,
             "source": _named(source, SOURCES),
             "prediction": targets(prediction.point),
             "prediction_confidence": numbers(prediction.confidence if is_classes else None),

@@ -10,7 +10,7 @@ and added as they are:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,13 +18,11 @@ import polars as pl
 
 from labelgrad.auto.annotations import AnnotationLog, log_of
 from labelgrad.auto.guarantee import Evidence, evidence, no_evidence
-from labelgrad.auto.guarantees.binomial import CONFIDENCE
+from labelgrad.auto.guarantees.pac import CONFIDENCE
 from labelgrad.auto.guarantees.ppi import (
-    Interval,
-    TopPredictions,
     prediction_powered,
     prediction_powered_share,
-    student_interval,
+    top_probabilities,
     wilson_interval,
 )
 from labelgrad.auto.queue import codes
@@ -33,21 +31,14 @@ from labelgrad.auto.task import Array, Regression, log_normalize
 if TYPE_CHECKING:
     from labelgrad.auto.result import Result
 
-
-@dataclass(frozen=True)
-class Estimate:
-    """The prevalence of a class, or the mean: with predictions, and by the labels alone."""
-
-    name: str
-    estimate: Interval
-    by_labels: Interval
+ENDS = ("value", "low", "high")
 
 
 @dataclass(frozen=True)
 class Prevalence:
     """Estimates, and how many random labels and examples they rest on."""
 
-    estimates: Sequence[Estimate]
+    table: pl.DataFrame  # name; value, low, high with predictions, and by the labels alone
     labels: int
     examples: int
     confidence: float
@@ -62,17 +53,6 @@ class Prevalence:
             f"from the labels alone."
         )
         return " ".join([found, *self.discarded])
-
-    @property
-    def table(self) -> pl.DataFrame:
-        """The estimates as a table."""
-        ends = ("value", "low", "high")
-        columns = ["name", *ends, *(f"{end}_by_labels" for end in ends)]
-        rows = [
-            (each.name, *astuple(each.estimate), *astuple(each.by_labels))
-            for each in self.estimates
-        ]
-        return pl.DataFrame(rows, columns, orient="row")
 
 
 class Sample(NamedTuple):
@@ -106,7 +86,7 @@ def prevalence(
     Returns
     -------
     Prevalence
-        An estimate for each class, or one named "mean".
+        An estimate for each class, or one named "mean", as a table.
     """
     known = evidence(result, log_of(result) if log is None else log)
     columns = _Columns(result, known)
@@ -128,17 +108,18 @@ def prevalence(
     if columns.classes:
         value, low, high = (np.clip(x, columns.seen() / n, 1.0) for x in (value, low, high))
     truth = truth[~is_gap]
-    estimates = [
-        Estimate(
-            name,
-            Interval(*(float(x[place]) for x in (value, low, high))),
-            wilson_interval(int(truth[:, place].sum()), len(truth), confidence=confidence)
-            if columns.classes
-            else student_interval(truth[:, 0], n, confidence=confidence),
-        )
-        for place, name in enumerate(columns.classes or ["mean"])
-    ]
-    return Prevalence(estimates, len(truth), n, confidence, known.discarded)
+    if columns.classes:
+        counts = truth.sum(0).astype(int).tolist()
+        alone = [wilson_interval(one, len(truth), confidence=confidence) for one in counts]
+    else:
+        mean = prediction_powered(0.0, truth[:, 0], n, extra_residual=0.0, confidence=confidence)
+        alone = [(float(mean[0]), float(mean[1]), float(mean[2]))]
+    table = {
+        "name": columns.classes or ["mean"],
+        **dict(zip(ENDS, (value, low, high), strict=True)),
+        **{f"{end}_by_labels": x for end, x in zip(ENDS, zip(*alone, strict=True), strict=True)},
+    }
+    return Prevalence(pl.DataFrame(table), len(truth), n, confidence, known.discarded)
 
 
 def _combine(
@@ -190,8 +171,8 @@ class _Columns:
             mean, predictions = label.mean(keepdims=True), label[places, None]
         else:
             confidence = self.result.labels["confidence"].to_numpy()[known.imputed]
-            top = TopPredictions(label, confidence.astype(float), self.width)
-            mean, predictions = top.sums / n, top.probabilities(places)
+            found = (label, confidence.astype(float), self.width)
+            mean, predictions = top_probabilities(*found, places)
         return Sample(n, mean, predictions, truth, self._sum(self.given))
 
     def random(self) -> Sample | None:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from labelgrad.auto.annotations import AnnotationLog, log_of
-from labelgrad.auto.guarantees.confident_learning import rank_labels
+from labelgrad.auto.label_issues import rank_labels
 from labelgrad.auto.labels import save_labels
 from labelgrad.auto.task import Array, Classification, log_normalize
 from labelgrad.nearest import did_you_mean
@@ -88,15 +88,6 @@ class ReviewQueue:
         against /= voters
         return against
 
-    @cached_property
-    def usefulness(self) -> Array:
-        """How much is gained by seeing each imputed label: it is probably wrong, or disputed."""
-        if not self.is_classification:
-            return self.disagreement
-        doubt: Array = 1 - np.nan_to_num(self.confidence[self.imputed].astype(float), nan=1.0)
-        doubt += DISAGREEMENT_WEIGHT * self.disagreement
-        return doubt
-
     def order(self, name: str) -> Array:
         """Rows of the table of labels in an order of `ORDERS`."""
         if name not in self._orders:
@@ -150,17 +141,17 @@ class ReviewQueue:
         return ", ".join(reasons) or "low confidence"
 
 
-def _by(key: Callable[[ReviewQueue], Array]) -> Callable[[ReviewQueue], Array]:
-    """Imputed rows, those with the smallest key first."""
-    return lambda queue: queue.imputed[np.argsort(key(queue), kind="stable")]
+def _useful(queue: ReviewQueue) -> Array:
+    """How much is gained by seeing each imputed label: it is probably wrong, or disputed."""
+    if not queue.is_classification:
+        return queue.disagreement
+    doubt: Array = 1 - np.nan_to_num(queue.confidence[queue.imputed].astype(float), nan=1.0)
+    return doubt + DISAGREEMENT_WEIGHT * queue.disagreement
 
 
 def _confidence(queue: ReviewQueue) -> Array:
     """Confidence in each imputed label, or for values the negative disagreement."""
-    if queue.is_classification:
-        found: Array = queue.confidence[queue.imputed]
-        return found
-    return -queue.disagreement
+    return queue.confidence[queue.imputed] if queue.is_classification else -queue.disagreement
 
 
 def _random(queue: ReviewQueue) -> Array:
@@ -173,8 +164,6 @@ def _label_issues(queue: ReviewQueue) -> Array:
     """Given labels that the ensemble contradicts out of fold, the most likely wrong first."""
     held_out = queue.result.held_out
     rows, y, predicted = held_out.rows, held_out.y, held_out.predictions["ensemble"]
-    if not len(rows):
-        return np.zeros(0, dtype=np.int64)
     if not queue.is_classification:
         return np.asarray(rows[np.argsort(-np.abs(predicted[:, 0] - y), kind="stable")])
     ranked = rank_labels(np.exp(log_normalize(predicted.astype(float))), y)
@@ -182,10 +171,10 @@ def _label_issues(queue: ReviewQueue) -> Array:
 
 
 ORDERS: dict[str, Callable[[ReviewQueue], Array]] = {
-    "useful": _by(lambda queue: -queue.usefulness),
-    "uncertain": _by(_confidence),
-    "confident": _by(lambda queue: -_confidence(queue)),
-    "disagreement": _by(lambda queue: -queue.disagreement),
+    "useful": lambda queue: queue.imputed[np.argsort(-_useful(queue), kind="stable")],
+    "uncertain": lambda queue: queue.imputed[np.argsort(_confidence(queue), kind="stable")],
+    "confident": lambda queue: queue.imputed[np.argsort(-_confidence(queue), kind="stable")],
+    "disagreement": lambda queue: queue.imputed[np.argsort(-queue.disagreement, kind="stable")],
     "random": _random,
     "data": lambda queue: queue.imputed,
     LABEL_ISSUES: _label_issues,

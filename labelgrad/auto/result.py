@@ -225,9 +225,9 @@ class Result:
     def _predict(self, new: NewExamples, ensemble: bool) -> Predictions:
         if not ensemble:
             return self.predictor.predictions(new, self.predictor.predict(new.examples))
-        ensemble_model = self._ensemble
+        model = self._ensemble
         try:
-            prediction = ensemble_model.predict(new.examples)
+            prediction = model.predict(new.examples)
         except (RuntimeError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
             reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
             raise ValueError(f"The ensemble cannot predict these data ({reason}).") from None
@@ -235,13 +235,12 @@ class Result:
 
     @cached_property
     def _ensemble(self) -> FittedModel:
-        if self.ensemble is not None:
-            return self.ensemble
-        if self.load_ensemble is None:
+        found = self.load_ensemble() if self.load_ensemble else self.ensemble
+        if found is None:
             raise ValueError(
                 "This run has no saved ensemble; fit again with keep_ensemble (--keep-ensemble)."
             )
-        return self.load_ensemble()
+        return found
 
     def report(self, path: str | Path = REPORT) -> Path:
         """Write the report, one page that needs nothing else, and give its path."""

@@ -123,10 +123,10 @@ def write_result_files(folder: Path, contents: Mapping[str, bytes | Iterable[byt
 
     Files of the result before that the new one does not have are removed, if nobody changed them.
     """
-    try:
-        before = Manifest.of(folder).files
-    except (ValueError, OSError):
-        before = {}
+    before: Mapping[str, str] = {}
+    if (folder / MANIFEST).exists():
+        with suppress(ValueError, OSError):
+            before = Manifest.of(folder).files
     pieces = {
         name: Digested([content] if isinstance(content, bytes) else content)
         for name, content in contents.items()

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from labelgrad.auto.server import app, serve
-from labelgrad.auto.server.protocol import TimedProtocol
+from labelgrad.auto.server.app import TimedProtocol
 from tests.adversarial.cases import Failure, Part
 from tests.adversarial.targets import MINE, copy_run, finished_runs
 

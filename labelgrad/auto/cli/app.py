@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 import click
 
 import labelgrad
-from labelgrad.auto.cli import people, runs, training
+from labelgrad.auto.cli import runs, training
+from labelgrad.auto.cli.console import visible
 
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 UNEXPECTED = 70  # of one that has a bug
@@ -38,10 +39,10 @@ for command in (
     training.fit,
     runs.predict,
     runs.labels,
-    people.audit,
-    people.prevalence,
-    people.label_issues,
-    people.review,
+    runs.audit,
+    runs.prevalence,
+    runs.label_issues,
+    runs.review,
     training.compare,
     runs.export,
     training.methods,
@@ -55,7 +56,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # a terminal may lack a character
             stream.reconfigure(errors="backslashreplace")
     warnings.showwarning = _show_warning
-    if _rank() > 0:  # of the processes of torchrun only the first prints
+    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK", "0") != "0":
+        # Of the processes of torchrun only the first prints.
         sys.stdout = io.StringIO()
         warnings.showwarning = lambda *_, **__: None
     arguments = [word for word in sys.argv[1:] if word != "--debug"]
@@ -88,18 +90,10 @@ def _one_line(error: BaseException) -> str:
     return message
 
 
-def _rank() -> int:
-    return int(os.environ.get("RANK", "0")) if "TORCHELASTIC_RUN_ID" in os.environ else 0
-
-
 def _fail(message: str, code: int) -> NoReturn:
-    from labelgrad.auto.cli.console import visible
-
     click.echo(f"labelgrad: {visible(message)}", err=True)
     sys.exit(code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    from labelgrad.auto.cli.console import visible
-
     click.echo(f"labelgrad: warning: {visible(str(message))}", err=True)

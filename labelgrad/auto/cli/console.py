@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
@@ -27,7 +27,6 @@ CONTROL = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 LINE_EVERY = 10.0  # seconds between two lines about one stage, where there is no terminal
-REFRESH = 0.1  # seconds between two updates of a bar
 
 
 def visible(text: str) -> str:
@@ -45,8 +44,8 @@ class Terminal(Console):
     Names of classes, columns and files come from data and may hold anything.
     """
 
-    def __init__(self, **options: Any):
-        super().__init__(markup=False, highlight=False, **options)
+    def __init__(self) -> None:
+        super().__init__(markup=False, highlight=False)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -60,7 +59,7 @@ class Terminal(Console):
         self.print(sentence, soft_wrap=True)
 
     def table(self, title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-        """A table; the first column is text, numbers stand on the right."""
+        """A table; the first column is text, numbers stand on the right, a dash for no number."""
         first, *others = columns
         table = Table(
             Column(first, overflow="fold"),
@@ -68,16 +67,13 @@ class Terminal(Console):
             title=title or None,
         )
         for row in rows:
-            table.add_row(*(Text(_text(cell)) for cell in row))
+            cells = (f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row)
+            table.add_row(*(Text("–" if cell in (None, "nan") else str(cell)) for cell in cells))
         self.print(table)
 
 
-def _text(cell: Any) -> str:
-    return "" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-
-
 class TerminalEvents(Events):
-    """Prints notes once each, and shows progress; a context manager."""
+    """Prints notes once each, and shows progress until it is closed."""
 
     def __init__(self, console: Terminal):
         self.console = console
@@ -93,10 +89,8 @@ class TerminalEvents(Events):
             transient=True,
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Remove the bars."""
         self._bars.stop()
 
     def note(self, sentence: str) -> None:
@@ -105,17 +99,13 @@ class TerminalEvents(Events):
             self.console.say(sentence)
 
     def progress(self, stage: str, done: int, total: int) -> None:
+        if self.console.is_terminal:
+            if stage not in self._tasks:
+                self._bars.start()
+                self._tasks[stage] = self._bars.add_task(visible(stage), total=total)
+            self._bars.update(self._tasks[stage], completed=done, total=total)
+            return
         now = time.monotonic()
-        every = REFRESH if self.console.is_terminal else LINE_EVERY
-        first = self._last.setdefault(stage, now - (every if self.console.is_terminal else 0.0))
-        if done < total and now - first < every:
-            return
-        self._last[stage] = now
-        if not self.console.is_terminal:
-            if done < total:
-                self.console.say(f"{stage}: {done} of {total}")
-            return
-        if stage not in self._tasks:
-            self._bars.start()
-            self._tasks[stage] = self._bars.add_task(visible(stage), total=total)
-        self._bars.update(self._tasks[stage], completed=done, total=total)
+        if done < total and now - self._last.setdefault(stage, now) >= LINE_EVERY:
+            self._last[stage] = now
+            self.console.say(f"{stage}: {done} of {total}")

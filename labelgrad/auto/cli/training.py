@@ -1,24 +1,102 @@
-"""The commands that train: `fit`, `compare`, and `methods`, which lists what can be trained."""
+"""The commands that train: `fit`, `compare`, and `methods`; and options of `FitConfig` for all."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import click
 
-from labelgrad.auto.cli.options import config_options, given
-
-if TYPE_CHECKING:
-    from labelgrad.auto.cli.console import Terminal
-    from labelgrad.auto.result import Result
+import labelgrad
+from labelgrad.auto.cli.console import Terminal, TerminalEvents
+from labelgrad.auto.config import FitConfig
 
 MAX_WORKERS = 8
-MANY_CLASSES = 20  # the counts of more would fill the screen
 COMPARED = ("base_models", "keep_ensemble", "label_sampling", "class_prior", "time_budget")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Share(click.ParamType[float]):
+    """A share of all, as `2%` or `0.02`."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """The share as a number."""
+        if isinstance(value, float):
+            return value
+        number, percent, rest = str(value).strip().partition("%")
+        try:
+            share = float(number) / (100 if percent else 1)
+        except ValueError:
+            share = math.nan
+        if rest or not 0 < share < 1:
+            self.fail(f"{value!r} is not a share such as 2% or 0.02.", param, ctx)
+        return share
+
+
+class ClassPrior(click.ParamType[dict[str, float]]):
+    """Shares of classes, such as `cat=0.2,dog=0.8`; a class may have `=` in its name."""
+
+    name = "prior"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> dict[str, float]:
+        """The shares by class."""
+        if isinstance(value, Mapping):
+            return dict(value)
+        prior: dict[str, float] = {}
+        for word in str(value).split(","):
+            name, _, number = (part.strip() for part in word.rpartition("="))
+            try:
+                share = float(number)
+            except ValueError:
+                share = math.nan
+            if not name or name in prior or not 0 < share < math.inf:
+                self.fail(f"{word!r} is not a class with a share, such as cat=0.2.", param, ctx)
+            prior[name] = share
+        return prior
+
+
+def config_options(*names: str, leave_out: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Add the options of `FitConfig` to a command: those named, or all but those left out."""
+
+    def add(command: Command) -> Command:
+        for each in reversed(fields(FitConfig)):
+            wanted = each.name in names if names else each.name not in leave_out
+            if wanted and not each.metadata.get("python_only"):
+                command = _option(each)(command)
+        return command
+
+    return add
+
+
+def _option(each: Field[Any]) -> Callable[[Any], Any]:
+    flag = f"--{each.name.replace('_', '-')}"
+    settings: dict[str, Any] = {"help": each.metadata["help"], "default": None}
+    kind = str(each.type)
+    if kind == "bool":
+        return click.option(f"{flag}/--no-{flag[2:]}", **settings)
+    if choices := each.metadata.get("choices"):
+        settings["type"] = click.Choice(choices)
+    elif kind.startswith("int"):
+        settings["type"] = int
+    elif kind.startswith("float"):
+        settings["type"] = float
+    elif each.name == "class_prior":
+        settings["type"] = ClassPrior()
+    if each.default not in (None, ()) and each.default is not False:
+        settings["help"] += f" [default: {each.default}]"
+    return click.option(flag, metavar=each.metadata.get("metavar"), **settings)
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were typed."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 @click.command(epilog="Example: labelgrad fit pets.csv --target kind --out runs/pets")
@@ -37,7 +115,6 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
     example, and report.html. Ctrl-C stops; --resume continues to the same result. After
     corrections --resume trains again with them.
     """
-    from labelgrad.auto.cli.console import Terminal, TerminalEvents
     from labelgrad.auto.fit import fit as run_fit
 
     if data is None and not (resume and out):
@@ -46,35 +123,20 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
     out = default_folder(data or "") if out is None else out
     options = given(options)
     if "workers" not in options:
-        options["workers"] = default_workers(options.get("device", "cpu"))
-    with TerminalEvents(console) as events, cluster(dask):
+        # A process for each core; one on a GPU, and one where torchrun has started several.
+        alone = options.get("device", "cpu") == "cpu" and os.environ.get("WORLD_SIZE", "1") == "1"
+        options["workers"] = min(MAX_WORKERS, os.cpu_count() or 1) if alone else 1
+    with closing(TerminalEvents(console)) as events, cluster(dask):
         result = run_fit(data, out=out, resume=resume, events=events, **options)
-    show_result(console, result, set(events.notes))
+    console.say(result.summary)  # the answer first, then what it rests on
+    board = result.leaderboard()
+    if len(board):
+        title = f"On {result.evaluation.examples} held-out labels"
+        console.table(title, board.columns, board.rows())
+    for note in result.notes:
+        events.note(note)
     console.say(f"Report: {out / 'report.html'}")
     console.say(f"Labels: {out / 'labels.csv'}")
-
-
-def show_result(console: Terminal, result: Result, noted: set[str]) -> None:
-    """The answer first, then the leaderboard, then what to know about it."""
-    console.say(result.summary)
-    rows = result.leaderboard().rows(named=True)
-    if rows:
-        columns = list(rows[0])
-        console.table(
-            f"On {result.evaluation.examples} held-out labels",
-            columns,
-            ([shown(row[name]) for name in columns] for row in rows),
-        )
-    for note in result.notes:
-        if note not in noted:
-            console.say(note)
-
-
-def shown(value: Any) -> str:
-    """A cell of a table on the terminal."""
-    if value is None or value != value:
-        return "–"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 @click.command(epilog="Example: labelgrad compare pets.csv --target kind --models linear,lga")
@@ -98,25 +160,20 @@ def compare(
 
     All are scored on the same held-out labels. Stopped, the same command continues.
     """
-    from labelgrad.auto.cli.console import Terminal, TerminalEvents
-    from labelgrad.auto.compare import compare as run_compare
-
     console = Terminal()
     out = default_folder(data, "compare-") if out is None else out
-    with TerminalEvents(console) as events, cluster(dask):
-        comparison = run_compare(
+    with closing(TerminalEvents(console)) as events, cluster(dask):
+        comparison = labelgrad.compare(
             data, models=models, seeds=seeds, out=out, events=events, **given(options)
         )
-    rows = comparison.table().rows(named=True)
-    columns = list(rows[0])
-    console.table(comparison.title, columns, ([shown(r[c]) for c in columns] for r in rows))
+    table = comparison.table()
+    console.table(comparison.title, table.columns, table.rows())
     console.say(comparison.summary)
 
 
 @click.command(epilog="Example: labelgrad methods")
 def methods() -> None:
     """List the training methods: paper, cost of a step, settings."""
-    from labelgrad.auto.cli.console import Terminal
     from labelgrad.methods import Problem, every_method
 
     example, gradient = Problem(rows=10_000, width=10, batch_size=50, steps=10_000), 3
@@ -132,13 +189,6 @@ def methods() -> None:
 def default_folder(data: str, prefix: str = "") -> Path:
     """The run folder of data for which none is given."""
     return Path("runs") / f"{prefix}{Path(data).name.partition('.')[0] or 'data'}"
-
-
-def default_workers(device: str) -> int:
-    """A process for each core; one on a GPU, and one where torchrun has started several."""
-    if device != "cpu" or int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        return 1
-    return min(MAX_WORKERS, os.cpu_count() or 1)
 
 
 @contextmanager

@@ -31,21 +31,15 @@ rate. Where no hypothesis is rejected, nothing is selected.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from labelgrad.auto.guarantees.binomial import (
-    CONFIDENCE,
-    allowed_mistakes,
-    check_rate,
-    smallest,
-    upper_bound,
-)
-
+CONFIDENCE = 0.95
 START_MISTAKES, START_WITHIN = 2, 0.4  # allowed at the first k, if that is in this part of all
 FIRST_LOOK, GROWTH = 0.9, 1.5  # part of α; labels of a look that counts, relative to the last one
 
@@ -70,9 +64,9 @@ class AuditSample:
         return int(self.wrong.sum())
 
     def bound(self, confidence: float = CONFIDENCE) -> float:
-        """An upper bound on the error rate of the whole population."""
+        """The largest error rate of the whole population that the audit does not rule out."""
         n = len(self.uncertainty)
-        return upper_bound(self.mistakes, len(self.audited), population=n, confidence=confidence)
+        return (int(ruled_out(self.mistakes, len(self.audited), n, confidence)) - 1) / n
 
     def first(self, labels: int) -> AuditSample:
         """The sample when it had this many labels."""
@@ -94,7 +88,7 @@ class AuditSample:
             return self._selected(audited, max_error_rate, confidence, rest_by_hand) > 0
 
         audited = len(self.audited)
-        return 0 if enough(audited) else smallest(enough, audited, len(self._order)) - audited
+        return bisect_left(range(audited, len(self._order)), True, key=enough)
 
     @cached_property
     def _order(self) -> NDArray[np.int_]:
@@ -136,17 +130,55 @@ def counted_looks(
     >>> counted_looks([20, 80, 90, 200], 2000, 0.05)
     [(80, 0.955), (200, 0.9975)]
     """
-    from scipy.stats import hypergeom
-
     found: list[tuple[int, float]] = []
-    too_many = int(max_error_rate * population + 1e-9) + 1  # wrong labels
     for labels in looks:
         if found and labels < GROWTH * found[-1][0]:
             continue
         level = look_confidence(confidence, len(found))
-        if hypergeom.pmf(0, population, too_many, min(labels, population)) <= 1 - level:
+        if certifies(min(labels, population), population, max_error_rate, level):
             found.append((labels, level))
     return found
+
+
+def certifies(audited: int, population: int, max_error_rate: float, confidence: float) -> bool:
+    """Whether an audit without a mistake rules out that more of all labels are wrong."""
+    from scipy.stats import hypergeom
+
+    too_many = int(max_error_rate * population + 1e-9) + 1
+    return bool(hypergeom.pmf(0, population, too_many, audited) <= 1 - confidence)
+
+
+def audits_needed(max_error_rate: float, population: int, *, confidence: float = CONFIDENCE) -> int:
+    """How many audits certify an error rate of all labels if they find no mistake.
+
+    >>> audits_needed(0.05, 400), audits_needed(0.02, 10**6)
+    (52, 149)
+    """
+    return 1 + bisect_left(
+        range(1, population),
+        True,
+        key=lambda audited: certifies(audited, population, max_error_rate, confidence),
+    )
+
+
+def ruled_out(
+    mistakes: ArrayLike, audited: int, population: int, confidence: float = CONFIDENCE
+) -> NDArray[np.int_]:
+    """The smallest number of wrong labels that the audit rules out; `population` + 1 if none.
+
+    >>> ruled_out([0, 1], 150, 2000), ruled_out(0, 0, 2000)
+    (array([39, 61]), array(2001))
+    """
+    from scipy.stats import hypergeom
+
+    few = np.asarray(mistakes)
+    many = population - audited + few + 1  # more than that cannot be
+    found = few
+    while (many - few > 1).any():
+        middle = (few + many) // 2
+        unlikely = hypergeom.cdf(found, population, middle, audited) <= 1 - confidence
+        few, many = np.where(unlikely, few, middle), np.where(unlikely, middle, many)
+    return many
 
 
 def allowed_by_rank(
@@ -170,9 +202,12 @@ def allowed_by_rank(
     check_rate("max_error_rate", max_error_rate)
     check_rate("confidence", confidence)
     ranks = np.full(population, population) if rest_by_hand else np.arange(1, population + 1)
-    limits = np.floor(max_error_rate * ranks + 1e-9).astype(int)
-    counted = None if most is None else max(most, START_MISTAKES)
-    return allowed_mistakes(limits, audited, population, confidence, most=counted)
+    limits: NDArray[np.int_] = np.floor(max_error_rate * ranks + 1e-9).astype(int)
+    largest = min(audited, int(limits.max(initial=0)))
+    if most is not None:
+        largest = min(largest, max(most, START_MISTAKES))
+    found = ruled_out(np.arange(largest + 1), audited, population, confidence)
+    return np.searchsorted(found, limits + 1, side="right") - 1
 
 
 def selected_count(mistakes: NDArray[np.int_], allowed: NDArray[np.int_]) -> NDArray[np.int_]:
@@ -207,3 +242,19 @@ def match_ranks(
     """
     rank = np.argsort(np.argsort(out_of_fold, kind="stable"), kind="stable")
     return np.quantile(uncertainty, (rank + 0.5) / max(len(out_of_fold), 1))
+
+
+def check_rate(name: str, rate: float) -> None:
+    """Raise unless the rate is above 0 and below 1.
+
+    >>> check_rate("max_error_rate", 0.0)
+    Traceback (most recent call last):
+    ValueError: `max_error_rate` must be above 0 and below 1, such as 0.02 for 2 %, got 0; only \
+an audit of every label can rule out every mistake.
+    """
+    if 0 < rate < 1:
+        return
+    why = "; only an audit of every label can rule out every mistake" if rate == 0 else ""
+    raise ValueError(
+        f"`{name}` must be above 0 and below 1, such as 0.02 for 2 %, got {rate:g}{why}."
+    )

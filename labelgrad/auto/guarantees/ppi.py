@@ -28,76 +28,54 @@ taken as 0, because Wilson's intervals are too short at rare classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelgrad.auto.guarantees.binomial import CONFIDENCE, check_rate
+from labelgrad.auto.guarantees.pac import CONFIDENCE, check_rate
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Interval:
-    """An estimate and its confidence interval.
-
-    >>> round(Interval(0.5, 0.4, 0.7).width, 3)
-    0.3
-    """
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def width(self) -> float:
-        """The distance of both ends."""
-        return self.high - self.low
-
-
-@dataclass(frozen=True, eq=False)
-class TopPredictions:
+def top_probabilities(
+    top: NDArray[np.int_], confidence: Array, classes: int, rows: NDArray[np.int_]
+) -> tuple[Array, Array]:
     """Class probabilities, approximated from the most probable class and its probability.
 
     The remaining probability is divided in proportion to how often the other classes are the most
     probable. Prediction-powered inference is valid for any predictions.
 
-    >>> top = TopPredictions(np.array([0, 0, 0, 1]), np.array([0.9, 0.9, 0.6, 0.8]), 2)
-    >>> top.probabilities(np.array([0, 3]))
+    Parameters
+    ----------
+    top, confidence
+        The most probable class of each example and its probability, (n,).
+    classes
+        How many there are.
+    rows
+        The examples whose probabilities are wanted.
+
+    Returns
+    -------
+    tuple of arrays
+        The mean over all examples, (classes,), without a matrix of examples by classes; and the
+        probabilities (rows, classes).
+
+    Examples
+    --------
+    >>> top, confidence = np.array([0, 0, 0, 1]), np.array([0.9, 0.9, 0.6, 0.8])
+    >>> mean, some = top_probabilities(top, confidence, 2, np.array([0, 3]))
+    >>> mean
+    array([0.65, 0.35])
+    >>> some
     array([[0.9, 0.1],
            [0.2, 0.8]])
-    >>> top.sums
-    array([2.6, 1.4])
     """
-
-    top: NDArray[np.int_]  # (n,)
-    confidence: Array  # (n,)
-    classes: int
-
-    @property
-    def _frequency(self) -> tuple[Array, Array]:
-        """How often each class is on top, and of each the sum of all others."""
-        counts = np.bincount(self.top, minlength=self.classes)
-        frequency = counts / max(len(self.top), 1)
-        return frequency, 1 - np.minimum(frequency, 1 - 1e-9)
-
-    @property
-    def sums(self) -> Array:
-        """The sum over all examples, (classes,), without a matrix of examples by classes."""
-        frequency, others = self._frequency
-        rest = np.bincount(self.top, 1 - self.confidence, self.classes) / others
-        own = np.bincount(self.top, self.confidence, self.classes)
-        total: Array = own + frequency * (rest.sum() - rest)
-        return total
-
-    def probabilities(self, rows: NDArray[np.int_]) -> Array:
-        """Probabilities (rows, classes) of some examples."""
-        frequency, others = self._frequency
-        top, confidence = self.top[rows], self.confidence[rows]
-        found: Array = frequency * ((1 - confidence) / others[top])[:, None]
-        found[np.arange(len(rows)), top] = confidence
-        return found
+    frequency = np.bincount(top, minlength=classes) / max(len(top), 1)
+    others = 1 - np.minimum(frequency, 1 - 1e-9)  # of each class, the frequency of all others
+    rest = np.bincount(top, 1 - confidence, classes) / others
+    sums = np.bincount(top, confidence, classes) + frequency * (rest.sum() - rest)
+    some: Array = frequency * ((1 - confidence[rows]) / others[top[rows]])[:, None]
+    some[np.arange(len(rows)), top[rows]] = confidence[rows]
+    return sums / len(top), some
 
 
 def prediction_powered(
@@ -226,27 +204,15 @@ def prediction_powered_share(
     )
 
 
-def wilson_interval(of_class: int, labels: int, *, confidence: float = CONFIDENCE) -> Interval:
-    """The prevalence of a class by random labels alone.
+def wilson_interval(
+    of_class: int, labels: int, *, confidence: float = CONFIDENCE
+) -> tuple[float, float, float]:
+    """The prevalence of a class by random labels alone, and both ends of its interval.
 
-    >>> found = wilson_interval(5, 50)
-    >>> round(found.low, 3), round(found.high, 3)
-    (0.043, 0.214)
+    >>> [round(number, 3) for number in wilson_interval(5, 50)]
+    [0.1, 0.043, 0.214]
     """
     from scipy.stats import binomtest
 
     ends = binomtest(of_class, labels).proportion_ci(confidence, method="wilson")
-    return Interval(of_class / labels, float(ends.low), float(ends.high))
-
-
-def student_interval(
-    values: ArrayLike, population: int, *, confidence: float = CONFIDENCE
-) -> Interval:
-    """The mean of a finite population by random labels alone.
-
-    >>> found = student_interval([4.0, 5.0, 6.0, 5.0], 2000)
-    >>> round(found.low, 1), round(found.high, 1)
-    (3.7, 6.3)
-    """
-    found = prediction_powered(0.0, values, population, extra_residual=0.0, confidence=confidence)
-    return Interval(*map(float, found))
+    return of_class / labels, float(ends.low), float(ends.high)

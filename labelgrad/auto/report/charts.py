@@ -1,36 +1,27 @@
-"""The charts of the report, each a function from numbers to one SVG picture."""
+"""The charts of the report: from numbers to SVG pictures of escaped elements.
+
+Colours are classes of the style sheet, so that a chart follows the page into dark mode.
+"""
 
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from labelgrad.auto.report.svg import (
-    WIDTH,
-    Format,
-    Scale,
-    bottom_axis,
-    chart,
-    cut,
-    dot,
-    left_axis,
-    number,
-    percent,
-    round_percent,
-    segment,
-    span,
-    tag,
-    width,
-)
+from labelgrad.auto.evaluation import Score
 from labelgrad.auto.task import Array
 from labelgrad.training.evaluation import Reliability
 
+WIDTH = 380  # of every chart, in its own units; the page scales it
+HUGE = 1e200  # a value beyond this has no place on a chart
 LEFT, RIGHT, TOP, FLOOR, HEIGHT = 58, WIDTH - 14, 14, 260, 300
 HEADING, ROW, LONGEST = 22.0, 25.0, 19  # heights on the leaderboard, letters of a name
 MAX_MATRIX = 50  # classes in a confusion matrix
@@ -38,57 +29,214 @@ MAX_COUNTS = 12  # classes up to which a cell has room for its number
 MAX_DOTS = 1500
 COLOURS, STEPS = 10, 7  # of classes, and of values
 FAINTEST = 0.15  # opacity of a label that is a guess
+Format = Callable[[float], str]
+
+# Characters that would turn the reading direction around, or that no page can hold, are shown.
+_TURNING = {code: f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_CONTROL = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160)], "�")
+_HALVES = dict.fromkeys(range(0xD800, 0xE000), "�")
+_SHOWN = _TURNING | _CONTROL | _HALVES
 
 
-class Bar(NamedTuple):
-    """An estimate with its interval."""
+def plain(value: Any) -> Any:
+    r"""A text that can stand on a page: no hidden turn of direction, no control character.
 
-    name: str
-    value: float | None
+    >>> plain("gpj\u202etac.png"), plain("a\x00b\udcff")
+    ('gpj⟨U+202E⟩tac.png', 'a�b�')
+    """
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return value.translate(_SHOWN)
+    return value
+
+
+def number(value: float | None) -> str:
+    """A number with three significant digits, or a dash where there is none.
+
+    >>> number(0.012345), number(1234567), number(12.0), number(float("nan"))
+    ('0.0123', '1,234,567', '12', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0 or 1e-4 <= abs(value) < 1e9:
+        digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+        text = f"{value:,.{digits}f}"
+        return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", "−")
+    return f"{value:.2e}".replace("-", "−")
+
+
+def percent(share: float | None) -> str:
+    """A share as percent, to a tenth.
+
+    >>> percent(0.0417), percent(1), percent(None)
+    ('4.2%', '100.0%', '–')
+    """
+    if share is None or not math.isfinite(share):
+        return "–"
+    return f"{100 * share:.1f}%".replace("-", "−")
+
+
+def round_percent(share: float) -> str:
+    """A round share as percent, without a tenth."""
+    return f"{number(100 * share)}%"
+
+
+def cut(text: str, most: int) -> str:
+    """The text, shortened in its middle where it is long.
+
+    >>> cut("short", 9), cut("a very long name", 9)
+    ('short', 'a ve…name')
+    """
+    if len(text) <= most:
+        return text
+    front = most // 2
+    return f"{text[:front]}…{text[len(text) - (most - front - 1) :]}"
+
+
+def width(text: str) -> float:
+    """About how wide a text is in a chart on a phone, rather too wide."""
+    return sum(13.5 if unicodedata.east_asian_width(letter) in "WF" else 7.9 for letter in text)
+
+
+def tag(name: str, *children: object, **attributes: object) -> Markup:
+    """One element; every text and every attribute in it is escaped.
+
+    `class_` is written class, `text_anchor` text-anchor.
+
+    >>> print(tag("text", "a < b", class_="tick", x=2.0))
+    <text class="tick" x="2">a &lt; b</text>
+    """
+    written = ""
+    for key, value in attributes.items():
+        text = f"{value:.6g}" if isinstance(value, float) else plain(value)
+        written += f' {key.rstrip("_").replace("_", "-")}="{escape(text)}"'
+    inside = "".join(escape(plain(child)) for child in children)
+    return Markup(f"<{name}{written}>{inside}</{name}>")
+
+
+def chart(key: str, title: str, description: str, height: float, *marks: Markup) -> Markup:
+    """A chart with a name and a description for screen readers."""
+    return tag(
+        "svg",
+        tag("title", title, id=f"{key}-title"),
+        tag("desc", description, id=f"{key}-description"),
+        *marks,
+        viewBox=f"0 0 {WIDTH} {height:g}",
+        role="img",
+        aria_labelledby=f"{key}-title {key}-description",
+    )
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values to positions on the page.
+
+    >>> across = Scale(0, 10, 40, 140)
+    >>> across(5), across.ticks()
+    (90.0, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0])
+    """
+
     low: float
     high: float
-    style: str
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """At most about `most` round values within the scale."""
+        rough = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * f for f in (1, 2, 5, 10) if power * f >= rough * (1 - 1e-9))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [float(f"{place * step:.12g}") for place in range(first, last + 1)]
 
 
-def intervals(
-    key: str, title: str, groups: Sequence[tuple[str, Sequence[Bar]]], form: Format
-) -> Markup:
-    """Estimates as dots with their intervals on one scale, in groups with headings."""
-    bars = [bar for _, group in groups for bar in group]
-    known = [bar for bar in bars if bar.value is not None]
-    ends = [end for bar in known for end in (bar.low, bar.high, bar.value or 0.0)]
-    names = max((width(cut(bar.name, LONGEST)) for bar in bars), default=0.0)
-    values = max((width(form(bar.value or 0.0)) for bar in known), default=0.0)
+def span(values: Iterable[float], start: float, end: float, also: Sequence[float] = ()) -> Scale:
+    """A scale with room for all finite values, and for those in `also`.
+
+    >>> span([3.0, 3.0], 0, 100)
+    Scale(low=2.5, high=3.5, start=0, end=100)
+    """
+    known = [value for value in (*values, *also) if abs(value) < HUGE] or [0.0, 1.0]
+    low, high = min(known), max(known)
+    if high - low <= 1e-12 * max(abs(low), abs(high), 1e-288):
+        room = max(0.5, abs(low) / 100)
+        return Scale(low - room, high + room, start, end)
+    room = 0.04 * (high - low)
+    low = low if low in also else low - room
+    return Scale(low, high if high in also else high + room, start, end)
+
+
+def left_axis(scale: Scale, left: float, right: float, form: Format = number) -> Markup:
+    """Horizontal lines across the chart at round values, with the values on their left."""
+    return Markup("").join(
+        tag("line", class_="grid", x1=left, x2=right, y1=scale(tick), y2=scale(tick))
+        + tag("text", form(tick), class_="tick end", x=left - 6, y=scale(tick) + 4)
+        for tick in scale.ticks(5)
+    )
+
+
+def bottom_axis(scale: Scale, y: float, title: str, form: Format = number, most: int = 5) -> Markup:
+    """Round values below the chart, about `most`, and what they are."""
+    ticks = [
+        tag("text", form(tick), class_="tick middle", x=scale(tick), y=y + 15)
+        for tick in scale.ticks(most)
+    ]
+    line = tag("line", class_="axis", x1=scale.start, x2=scale.end, y1=y, y2=y)
+    name = tag("text", title, class_="name middle", x=(scale.start + scale.end) / 2, y=y + 33)
+    return line + Markup("").join(ticks) + name
+
+
+def segment(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
+    """A straight line."""
+    return tag("line", class_=f"line {class_}", x1=x1, y1=y1, x2=x2, y2=y2)
+
+
+def dot(x: float, y: float, class_: str, radius: float = 3.0) -> Markup:
+    """A dot."""
+    return tag("circle", class_=f"dot {class_}", cx=round(x, 1), cy=round(y, 1), r=radius)
+
+
+def leaderboard(board: Sequence[tuple[str, str, Sequence[Score]]], form: Format) -> Markup:
+    """Errors as dots with their intervals on one scale, in groups with a heading and a style."""
+    scores = [score for _, _, group in board for score in group]
+    known = [(score.name, score.error) for score in scores if score.error is not None]
+    ends = [end for _, error in known for end in (error.low, error.high, error.value)]
+    names = max((width(cut(score.name, LONGEST)) for score in scores), default=0.0)
+    values = max((width(form(error.value)) for _, error in known), default=0.0)
     zero = [0.0] if ends and 0 <= min(ends) < max(ends) / 2 else []
     across = span(ends, names + 14, WIDTH - values - 14, also=zero)
     marks, y = [], 0.0
-    for heading, group in groups:
-        if heading:
-            marks.append(tag("text", heading, class_="tick", x=0.0, y=y + 15))
-            y += HEADING
-        for bar in group:
-            marks.append(_bar(bar, across, y + ROW / 2, form))
+    for heading, style, group in board:
+        marks.append(tag("text", heading, class_="tick", x=0.0, y=y + 15))
+        y += HEADING
+        for score in group:
+            marks += _bar(score, style, across, y + ROW / 2, form)
             y += ROW
         y += 6
-    ticks = round_percent if form is percent else form
+    title, ticks = "error on held-out labels", round_percent if form is percent else form
     axis = bottom_axis(across, y, title, ticks, most=4)
     spoken = "; ".join(
-        f"{cut(bar.name, 60)}: {form(bar.value or 0.0)}, {form(bar.low)} to {form(bar.high)}"
-        for bar in known
+        f"{cut(name, 60)}: {form(error.value)}, {form(error.low)} to {form(error.high)}"
+        for name, error in known
     )
-    return chart(key, title, spoken, y + 40, axis, *marks)
+    return chart("board", title, spoken, y + 40, axis, *marks)
 
 
-def _bar(bar: Bar, across: Scale, y: float, form: Format) -> Markup:
-    label = tag("text", cut(bar.name, LONGEST), class_="name", x=0.0, y=y + 4)
-    if bar.value is None:
-        return label + tag("text", "not scored", class_="tick end", x=WIDTH, y=y + 4)
-    value = tag("text", form(bar.value), class_=f"value end {bar.style}", x=WIDTH, y=y + 4)
-    line = segment(across(bar.low), y, across(bar.high), y, f"interval {bar.style}")
-    return label + line + dot(across(bar.value), y, bar.style, 4.5) + value
+def _bar(score: Score, style: str, across: Scale, y: float, form: Format) -> list[Markup]:
+    error, label = score.error, tag("text", cut(score.name, LONGEST), class_="name", x=0.0, y=y + 4)
+    if error is None:
+        return [label, tag("text", "not scored", class_="tick end", x=WIDTH, y=y + 4)]
+    return [
+        label,
+        segment(across(error.low), y, across(error.high), y, f"interval {style}"),
+        dot(across(error.value), y, style, 4.5),
+        tag("text", form(error.value), class_=f"value end {style}", x=WIDTH, y=y + 4),
+    ]
 
 
-def reliability(found: Reliability, key: str, title: str) -> Markup:
+def reliability(found: Reliability) -> Markup:
     """How often predictions of each confidence are right; on the diagonal it can be trusted."""
     across, up = Scale(0, 1, LEFT, RIGHT), Scale(0, 1, FLOOR, TOP)
     most = max((each.count for each in found.bins), default=1)
@@ -98,8 +246,8 @@ def reliability(found: Reliability, key: str, title: str) -> Markup:
         marks.append(segment(x, up(each.confidence), x, y, "miss"))
         marks.append(dot(x, y, "method soft", 3 + 7 * math.sqrt(each.count / most)))
     return chart(
-        key,
-        title,
+        "reliability",
+        "Reliability",
         f"Expected calibration error {number(found.ece)}.",
         HEIGHT,
         left_axis(up, LEFT, RIGHT, round_percent),
@@ -148,107 +296,93 @@ def confusion(matrix: Array, classes: Sequence[str]) -> Markup:
             tag("text", name, class_=f"tick end {style}", x=left - 5, y=left + middle)
             + tag("text", name, class_=f"tick {style}", x=left + middle, y=left - 5, transform=turn)
         )
-    for row in range(count):
-        for column in range(count):
-            corner = left + column * side, left + row * side
-            marks.append(_cell(corner, side, matrix[row], column, right=row == column))
+    gap = min(1.0, side / 12)
+    shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+    for (row, column), share in np.ndenumerate(shares):
+        x, y = left + column * side, left + row * side
+        marks.append(
+            tag(
+                "rect",
+                class_="cell right" if row == column else "cell wrong",
+                x=x,
+                y=y,
+                width=side - gap,
+                height=side - gap,
+                fill_opacity=round(0.12 + 0.88 * share, 3) if share else 0.0,
+            )
+        )
+        if share and side >= (WIDTH - 110) / MAX_COUNTS:
+            style = "count middle strong" if share > 0.45 else "count middle"
+            middle, text = x + (side - gap) / 2, number(int(matrix[row, column]))
+            marks.append(tag("text", text, class_=style, x=middle, y=y + side / 2 + 4))
     spoken = f"{int(np.trace(matrix))} of {int(matrix.sum())} held-out examples are right."
     return chart("confusion", "Confusion matrix", spoken, left + count * side + 4, *marks)
 
 
-def _cell(
-    corner: tuple[float, float], side: float, counts: Array, column: int, *, right: bool
-) -> Markup:
-    (x, y), count = corner, int(counts[column])
-    share, gap = count / max(1, int(counts.sum())), min(1.0, side / 12)
-    box = tag(
-        "rect",
-        class_="cell right" if right else "cell wrong",
-        x=x,
-        y=y,
-        width=side - gap,
-        height=side - gap,
-        fill_opacity=round(0.12 + 0.88 * share, 3) if count else 0.0,
-    )
-    if not count or side < (WIDTH - 110) / MAX_COUNTS:
-        return box
-    strong = " strong" if share > 0.45 else ""
-    middle = x + (side - gap) / 2
-    text = tag("text", number(count), class_=f"count middle{strong}", x=middle, y=y + side / 2 + 4)
-    return box + text
+def example_map(
+    points: Array, ids: Sequence[str], labels: Sequence[Any], confidence: Array, given: Array
+) -> tuple[Markup, list[tuple[str, str]]]:
+    """A dot for each example, fainter where its label is less certain; given labels have a ring.
 
+    Parameters
+    ----------
+    points
+        Positions (n, 2); those later in order are drawn over the earlier ones.
+    ids, labels
+        Of each example.
+    confidence
+        In each label; NaN for given labels, and for values.
+    given
+        Whether the label came with the data.
 
-class MapPoints(NamedTuple):
-    """Examples in two dimensions; those later in order are drawn over the earlier ones."""
-
-    points: Array  # (n, 2)
-    ids: Sequence[str]
-    labels: Sequence[Any]
-    confidence: Array  # NaN for given labels, and for values
-    given: Array  # whether the label came with the data
-    variance: float  # the share of the features' variance that the two directions carry
-
-
-def map_legend(found: MapPoints) -> list[tuple[str, str]]:
-    """Styles and what they stand for: the most common classes first, or values from low to high."""
-    if isinstance(found.labels[0], float):
-        ends = [f"{number(a)} to {number(b)}" for a, b in pairwise(_value_edges(found))]
-        return [(f"step{place}", text) for place, text in enumerate(ends)]
-    order = _common_classes(found)
-    others = len(set(found.labels)) - len(order)
-    legend = [(f"hue{place}", name) for place, name in enumerate(order)]
-    return [*legend, ("others", f"{others} other classes")] if others else legend
-
-
-def example_map(found: MapPoints) -> Markup:
-    """A dot for each example, fainter where its label is less certain; given labels have a ring."""
-    low, high = np.quantile(found.points, (0.01, 0.99), axis=0)
+    Returns
+    -------
+    tuple
+        The map, and its legend: styles and what they stand for.
+    """
+    low, high = np.quantile(points, (0.01, 0.99), axis=0)
     slack = 0.5 * (high - low).max()
-    low = np.maximum(found.points.min(0), low - slack)
-    high = np.minimum(found.points.max(0), high + slack)
+    low = np.maximum(points.min(0), low - slack)
+    high = np.minimum(points.max(0), high + slack)
     unit = (WIDTH - 12) / max((high - low).max(), 1e-12)
     height = max((high - low)[1] * unit, (WIDTH - 12) / 3)
     middle = np.array([WIDTH / 2, height / 2 + 6])
-    places = (np.clip(found.points, low, high) - (low + high) / 2) * unit * (1, -1) + middle
-    styles = _map_styles(found)
-    chance = 1 / max(2, len(set(found.labels)))
+    places = (np.clip(points, low, high) - (low + high) / 2) * unit * (1, -1) + middle
+    styles, legend = _map_styles(labels)
+    chance = 1 / max(2, len(set(labels)))
+    certain = FAINTEST + (1 - FAINTEST) * np.clip((confidence - chance) / (1 - chance), 0, 1)
+    opacity = np.where(np.isfinite(certain), certain, np.where(given, 1.0, 0.8))
     marks = [tag("rect", class_="frame", x=0.5, y=0.5, width=WIDTH - 1.0, height=height + 11.0)]
-    for i in range(len(places)):
-        certain = (found.confidence[i] - chance) / (1 - chance)
-        opacity = 1.0 if found.given[i] else 0.8
-        if math.isfinite(certain):
-            opacity = FAINTEST + (1 - FAINTEST) * min(max(certain, 0.0), 1.0)
-        label = found.labels[i] if isinstance(found.labels[i], str) else number(found.labels[i])
-        source = "labeled" if found.given[i] else percent(found.confidence[i])
+    for i, (x, y) in enumerate(places.tolist()):
+        label = labels[i] if isinstance(labels[i], str) else number(labels[i])
+        source = "labeled" if given[i] else percent(confidence[i])
         marks.append(
             tag(
                 "circle",
-                tag("title", f"{cut(found.ids[i], 80)}: {cut(label, 80)}, {source}"),
-                class_=f"at {styles[i]} given" if found.given[i] else f"at {styles[i]}",
-                cx=round(float(places[i, 0]), 1),
-                cy=round(float(places[i, 1]), 1),
-                r=3.4 if found.given[i] else 2.2,
-                fill_opacity=round(opacity, 2),
+                tag("title", f"{cut(ids[i], 80)}: {cut(label, 80)}, {source}"),
+                class_=f"at {styles[i]} given" if given[i] else f"at {styles[i]}",
+                cx=round(x, 1),
+                cy=round(y, 1),
+                r=3.4 if given[i] else 2.2,
+                fill_opacity=round(float(opacity[i]), 2),
             )
         )
-    spoken = f"{int(found.given.sum())} labeled and {int((~found.given).sum())} unlabeled examples."
-    return chart("map", "Map of the examples", spoken, height + 12, *marks)
+    spoken = f"{int(given.sum())} labeled and {int((~given).sum())} unlabeled examples."
+    return chart("map", "Map of the examples", spoken, height + 12, *marks), legend
 
 
-def _map_styles(found: MapPoints) -> list[str]:
-    if isinstance(found.labels[0], float):
-        steps = np.searchsorted(_value_edges(found)[1:-1], found.labels, side="right")
-        return [f"step{step}" for step in steps]
-    order = {name: f"hue{place}" for place, name in enumerate(_common_classes(found))}
-    return [order.get(label, "others") for label in found.labels]
-
-
-def _common_classes(found: MapPoints) -> list[str]:
-    counted = Counter(found.labels)
+def _map_styles(labels: Sequence[Any]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Of each label, and the legend: the commonest classes first, or values from low to high."""
+    if isinstance(labels[0], float):
+        edges = np.unique(np.quantile(labels, np.linspace(0, 1, STEPS + 1)))
+        steps = np.searchsorted(edges[1:-1], labels, side="right")
+        ends = [f"{number(a)} to {number(b)}" for a, b in pairwise(edges.tolist())]
+        return [f"step{s}" for s in steps], [(f"step{s}", text) for s, text in enumerate(ends)]
+    counted = Counter(labels)
     order = sorted(counted, key=lambda name: (-counted[name], name))
-    return order if len(order) <= COLOURS else order[: COLOURS - 2]
-
-
-def _value_edges(found: MapPoints) -> list[float]:
-    edges: list[float] = np.unique(np.quantile(found.labels, np.linspace(0, 1, STEPS + 1))).tolist()
-    return edges
+    common = order if len(order) <= COLOURS else order[: COLOURS - 2]
+    style = {name: f"hue{place}" for place, name in enumerate(common)}
+    legend = [(style[name], name) for name in common]
+    if len(common) < len(order):
+        legend.append(("others", f"{len(order) - len(common)} other classes"))
+    return [style.get(label, "others") for label in labels], legend

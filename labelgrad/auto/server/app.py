@@ -1,24 +1,27 @@
 """The page over HTTP, for one person's own machine.
 
 Every request needs the secret as the first part of its path, a Host of this machine, and no other
-site as its origin. Examples are addressed by number; no part of a path reaches the disk.
+site as its origin. Examples are addressed by number; no part of a path reaches the disk. A
+connection on which no whole request arrives in time is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from labelgrad.auto.queue import Query
 from labelgrad.auto.server.session import Refused, ReviewSession
@@ -29,7 +32,6 @@ REPORT, COMMON = HERE.parent / "report", "common.css"  # the look of both pages
 LOOPBACK = "127.0.0.1"
 MAX_BYTES = 2**18  # of a request; a page of annotations has a tenth of it
 BODY_SECONDS = 10.0  # within which the body of a request must arrive
-SIDES = (96, 192, 1024)  # of images, in pixels
 SCRIPT = "text/javascript; charset=utf-8"
 ASSETS = (
     dict.fromkeys((COMMON, "page.css"), "text/css; charset=utf-8")
@@ -48,13 +50,9 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def make_app(session: ReviewSession, secret: str, port: int) -> App:
+def make_app(session: ReviewSession, secret: str, port: int) -> Starlette:
     """The ASGI application of a session."""
 
     def asset(name: str, kind: str) -> Callable[[Request], Response]:
@@ -80,7 +78,9 @@ def make_app(session: ReviewSession, secret: str, port: int) -> App:
         return session.example(request.path_params["row"], blind=blind)
 
     def image(request: Request) -> Response:
-        return _image(session, **request.path_params)
+        found = session.image(**request.path_params)
+        kind = "image/png" if found.startswith(b"\x89PNG") else "image/jpeg"
+        return Response(found, media_type=kind, headers={"cache-control": "private, max-age=3600"})
 
     def annotate(sent: dict[str, Any]) -> Any:
         how, by = str(sent.get("how")), str(sent.get("by"))[:40]
@@ -104,15 +104,11 @@ def make_app(session: ReviewSession, secret: str, port: int) -> App:
         Route("/api/retrain", post(lambda sent: session.retrain()), methods=["POST"]),
     ]
     handlers: Any = {HTTPException: _refusal, ValueError: _refusal, OSError: _refusal}
-    return guarded(Starlette(routes=routes, exception_handlers=handlers), secret, port)
-
-
-def _image(session: ReviewSession, row: int, side: int) -> Response:
-    found = session.image(row, side) if side in SIDES else None
-    if found is None:
-        raise Refused("There is no such image.")
-    kind = "image/png" if found.startswith(b"\x89PNG") else "image/jpeg"
-    return Response(found, media_type=kind, headers={"cache-control": "private, max-age=3600"})
+    return Starlette(
+        routes=[Mount(f"/{secret}", routes=routes)],
+        exception_handlers=handlers,
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard(secret, port))],
+    )
 
 
 def _query(request: Request) -> tuple[Query, int, int, bool]:
@@ -162,15 +158,17 @@ def _refusal(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": reason}, status_code=code)
 
 
-def guarded(app: App, secret: str, port: int) -> App:
+def guard(
+    secret: str, port: int
+) -> Callable[[Request, RequestResponseEndpoint], Awaitable[Response]]:
     """Let through only requests with the secret that come from the page itself."""
     hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
     origins = {"", *(f"http://{host}" for host in hosts)}  # "" where a request gives none
 
-    def refusal(scope: Scope) -> str | None:
-        headers = {key.decode("latin-1"): text.decode("latin-1") for key, text in scope["headers"]}
-        first, slash, rest = scope["path"].removeprefix("/").partition("/")
-        is_link = headers.get("sec-fetch-mode") == "navigate" and scope["method"] == "GET"
+    def refusal(request: Request) -> str | None:
+        headers = request.headers
+        first, slash, rest = request.scope["path"].removeprefix("/").partition("/")
+        is_link = headers.get("sec-fetch-mode") == "navigate" and request.method == "GET"
         site = "none" if is_link else headers.get("sec-fetch-site", "none")
         if headers.get("host") not in hosts:
             return "This page is for this machine only: open the address that labelgrad printed."
@@ -182,34 +180,50 @@ def guarded(app: App, secret: str, port: int) -> App:
             return "A path must not contain '..' or a backslash."
         return None
 
-    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        reason = refusal(scope)
-        if reason is not None:
-            await _send_refusal(send, reason)
-            return
-        path = "/" + scope["path"].removeprefix("/").partition("/")[2]
-        inner = {**scope, "path": path, "raw_path": path.encode(), "root_path": ""}
-        await app(inner, receive, _with_headers(send))
+    async def dispatch(request: Request, answer: RequestResponseEndpoint) -> Response:
+        reason = refusal(request)
+        response = JSONResponse({"error": reason}, 403) if reason else await answer(request)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
 
-    return guard
+    return dispatch
 
 
-async def _send_refusal(send: Send, reason: str) -> None:
-    content = json.dumps({"error": reason}).encode()
-    headers = HEADERS | {"content-type": "application/json", "content-length": str(len(content))}
-    pairs = [(key.encode(), value.encode()) for key, value in headers.items()]
-    await send({"type": "http.response.start", "status": 403, "headers": pairs})
-    await send({"type": "http.response.body", "body": content})
+class TimedProtocol(H11Protocol):
+    """uvicorn's protocol, which would wait forever for the rest of a request's head."""
 
+    seconds = 10.0
+    timer: asyncio.TimerHandle | None = None
 
-def _with_headers(send: Send) -> Send:
-    async def sent(message: Scope) -> None:
-        if message["type"] == "http.response.start":
-            own = {key for key, _ in message["headers"]}
-            pairs = ((key.encode(), value.encode()) for key, value in HEADERS.items())
-            message["headers"] += [pair for pair in pairs if pair[0] not in own]
-        await send(message)
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
 
-    return sent
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.timer = self.loop.call_later(self.seconds, self.give_up)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.is_waiting:
+            self.cancel()
+        elif self.timer is None:  # a part of the next request
+            self.timer = self.loop.call_later(self.seconds, self.give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.cancel()
+        super().connection_lost(exc)
+
+    def cancel(self) -> None:
+        """Stop waiting for a request."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def give_up(self) -> None:
+        """Close the connection, unless a request is being answered."""
+        self.timer = None
+        if self.is_waiting:
+            self.transport.close()

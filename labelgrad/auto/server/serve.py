@@ -10,8 +10,6 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-LOOPBACK = "127.0.0.1"
-
 
 def serve(
     run: Path,
@@ -45,8 +43,7 @@ def serve(
     try:
         import uvicorn
 
-        from labelgrad.auto.server.app import make_app
-        from labelgrad.auto.server.protocol import TimedProtocol
+        from labelgrad.auto.server.app import LOOPBACK, TimedProtocol, make_app
     except ImportError:
         raise ImportError(
             "The review page needs starlette and uvicorn: pip install 'labelgrad[review]'."
@@ -54,7 +51,7 @@ def serve(
     from labelgrad.auto.server.session import ReviewSession
 
     session = ReviewSession(run, data=data, max_error_rate=max_error_rate)
-    bound, secret = bound_socket(port), secrets.token_urlsafe(24)
+    bound, secret = bound_socket(LOOPBACK, port), secrets.token_urlsafe(24)
     port = bound.getsockname()[1]
     address = f"http://{LOOPBACK}:{port}/{secret}/{'#audit' if audit else ''}"
     for sentence in (session.facts()["problem"], *session.log.notes):
@@ -80,12 +77,12 @@ def serve(
         session.retraining.stop()
 
 
-def bound_socket(port: int) -> socket.socket:
-    """A socket on this machine's own address; port 0 is any free one."""
+def bound_socket(address: str, port: int) -> socket.socket:
+    """A socket on an address of this machine; port 0 is any free one."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((LOOPBACK, port))
+        bound.bind((address, port))
         bound.listen(64)  # requests before the server is ready wait for it
     except OSError as error:
         bound.close()

@@ -12,11 +12,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.annotations import AUDIT, FILE, HOW, Annotation, AnnotationLog, Label
-from labelgrad.auto.audits import audit_of, draw_audit
+from labelgrad.auto.annotations import (
+    AUDIT,
+    FILE,
+    HOW,
+    Annotation,
+    AnnotationLog,
+    Label,
+    Undo,
+    audit_of,
+)
+from labelgrad.auto.audits import draw_audit
 from labelgrad.auto.data.views import ExampleView, ExampleViews, open_views
 from labelgrad.auto.guarantee import GuaranteeFinder
-from labelgrad.auto.guarantees.binomial import CONFIDENCE, check_rate
+from labelgrad.auto.guarantees.pac import CONFIDENCE, check_rate
 from labelgrad.auto.queue import Query, ReviewQueue, annotated_rows, base_model_labels
 from labelgrad.auto.result import Result
 from labelgrad.auto.run import load
@@ -28,6 +37,7 @@ MAX_ROWS = 500  # of one page, or annotated at once
 PREVIEW, PREVIEW_CELLS = 240, 6  # characters of a text, and cells of a row, where many are shown
 LONG_CELL = 90  # characters of a cell that is read as a text
 NEWEST = 10  # annotations that are listed
+SIDES = (96, 192, 1024)  # of images, in pixels
 
 
 class Refused(ValueError):  # noqa: N818 - a sentence for a person, not a failure
@@ -46,12 +56,10 @@ class ReviewSession:
         *,
         data: str | Path | None = None,
         max_error_rate: float = 0.02,
-        confidence: float = CONFIDENCE,
     ):
         check_rate("max_error_rate", max_error_rate)
-        check_rate("confidence", confidence)
         self._lock = threading.RLock()
-        self._given_data, self._goal = data, (max_error_rate, confidence)
+        self._given_data, self._goal = data, max_error_rate
         self.folder = Path(folder)
         self.log = AnnotationLog(self.folder / FILE)
         self.retraining = Retraining()
@@ -62,14 +70,13 @@ class ReviewSession:
         ids = result.labels.to_series(0)
         data = result.about.data if self._given_data is None else self._given_data
         views: ExampleViews | None = None
-        problem = ""
-        try:
-            if data is None:
-                raise ValueError("The run was fitted on data in memory: only ids can be shown.")
-            preprocessor = result.predictor.preprocessor
-            views = open_views(data, preprocessor, ids.to_list(), result.config)
-        except (ValueError, OSError, ImportError) as error:
-            problem = str(error)
+        problem = "The run was fitted on data in memory: only ids can be shown."
+        if data is not None:
+            try:
+                preprocessor = result.predictor.preprocessor
+                views, problem = open_views(data, preprocessor, ids.to_list(), result.config), ""
+            except (ValueError, OSError, ImportError) as error:
+                problem = str(error)
         with self._lock:
             self.result, self.data = result, data
             self._ids, self._row = ids, {name: row for row, name in enumerate(ids.to_list())}
@@ -90,7 +97,6 @@ class ReviewSession:
         return {
             "model": result.digest,
             "title": Path(self.data).name if self.data else result.about.kind,
-            "folder": str(self.folder),
             "id_name": result.labels.columns[0],
             "task": result.task.name,
             "classes": classes,
@@ -150,11 +156,14 @@ class ReviewSession:
         shown["annotation"] = self._told(annotation) if annotation else None
         return shown | (self._imputed_label(row) if self._imputed[row] else self._given_label(row))
 
-    def image(self, row: int, side: int) -> bytes | None:
+    def image(self, row: int, side: int) -> bytes:
         """The image of an example."""
-        if self._views is None or not 0 <= row < len(self._ids):
-            return None
-        return self._views.image(row, side)
+        found = None
+        if self._views is not None and row < len(self._ids) and side in SIDES:
+            found = self._views.image(row, side)
+        if found is None:
+            raise Refused("There is no such image.")
+        return found
 
     def open_audits(self) -> dict[str, Any]:
         """The examples that were drawn for an audit and have no label, in their order."""
@@ -173,7 +182,7 @@ class ReviewSession:
                 drawn = len(audit_of(self.log, self.result.digest).drawn)
                 left = len(self._queue.imputed) - drawn
                 finder = GuaranteeFinder(self.result, self.log, look=False)
-                needed = min(max(finder.more_audits(*self._goal), 1), left)
+                needed = min(max(finder.more_audits(self._goal), 1), left)
                 if left:
                     self._write(lambda: draw_audit(self.result, needed, log=self.log))
             return self.open_audits()
@@ -218,7 +227,7 @@ class ReviewSession:
                 annotation = self.log.current(name)
                 if annotation is None or annotation.line != entry.get("seen"):
                     raise Refused(f"Somebody else has annotated {name} since.")
-            self._write(lambda: self.log.undo(names, by))
+            self._write(lambda: self.log.add([Undo(name, by) for name in names]))
             return {"state": self.state()}
 
     def retrain(self) -> dict[str, Any]:
@@ -309,20 +318,20 @@ class ReviewSession:
         audit = audit_of(self.log, self.result.digest)
         look = len(audit.labels) == len(audit.drawn)
         finder = GuaranteeFinder(self.result, self.log, look=look)
-        known, (rate, confidence) = finder.evidence, self._goal
+        known, rate = finder.evidence, self._goal
         told: dict[str, Any] = {
             "audits": len(known.audited),
             "gaps": known.gaps,
             "random": len(known.random),
             "discarded": list(known.discarded),
             "max_error_rate": rate,
-            "confidence": confidence,
+            "confidence": CONFIDENCE,
             **{"mistakes": 0, "bound": 1.0, "selected": 0, "more": 0},
         }
         if len(known.imputed) and not len(known):
-            told["more"] = finder.more_audits(rate, confidence)
+            told["more"] = finder.more_audits(rate)
         elif len(known.imputed):
-            found = finder.find(rate, confidence=confidence)
+            found = finder.find(rate)
             told |= {"mistakes": found.mistakes, "bound": found.bound}
             told |= {"selected": found.imputed, "more": found.more_audits}
         self._guaranteed = revision, told
@@ -331,13 +340,13 @@ class ReviewSession:
     def _imputed_label(self, row: int) -> dict[str, Any]:
         result = self.result
         of = result.labels.row(row, named=True)
-        display = result.task.display
-        base = [
-            [name, display(np.array([_code(label, result)]))[0], _rounded(_spread(part, result))]
-            for name, (label, part) in base_model_labels(result, row).items()
-        ]
-        place = np.flatnonzero(result.base_model_predictions.rows == row)
-        near = result.base_model_predictions.nearest[place[0]].tolist() if len(place) else []
+        known, task = result.base_model_predictions, result.task
+        scale = getattr(task, "scale", 1.0)  # of deviations; confidences have none
+        base = []
+        for name, (label, part) in base_model_labels(result, row).items():
+            code = np.array([int(label) if task.classes else label])
+            base.append([name, task.display(code)[0], _rounded(part * scale)])
+        near = known.nearest[known.rows == row].ravel().tolist()
         candidates = dict.fromkeys(label for _, label, _ in base if label != of["label"])
         return {
             "given": None,
@@ -406,15 +415,6 @@ class ReviewSession:
         """An annotation, with its row; `row` is None if the data do not have it."""
         found = {key: value for key, value in asdict(one).items() if key != "model"}
         return found | {"row": self._row.get(one.id)}
-
-
-def _code(label: float, result: Result) -> float | int:
-    return int(label) if result.task.classes else label
-
-
-def _spread(part: float, result: Result) -> float:
-    """A confidence as it is, or a standard deviation in the target's units."""
-    return part * getattr(result.task, "scale", 1.0)
 
 
 def _rounded(value: Any) -> float | None:

@@ -41,7 +41,7 @@ def small_fit(X, y=None, *, out=None, resume=False, **options):
         ensemble = stack(fits, train, folds)
         student = distill(ensemble, train, config, folder=run.checkpoint("student"))
         scores = evaluate(ensemble, student)
-        annotated = {one.id: one.how for one in run.annotations.training_annotations()}
+        annotated = {one.id: one.how for one in run.annotations.newest(audits=False)}
         notes = [*train.notes, *notes, *sample.notes]
         parts = Fitted(raw, sample, ensemble, student, scores, config, X, annotated, notes)
         return run.save(replace(assemble(parts), page="<p>A report.</p>"))

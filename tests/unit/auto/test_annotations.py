@@ -45,8 +45,8 @@ def test_what_is_written_is_read_again(tmp_path):
     log = AnnotationLog(tmp_path / FILE)
     log.add([Annotation("ä.png", "gräu", "choose", "m", "me", "bee", 0.5)])
     log.add([Annotation("b.png", 1.5, "audit")])
-    log.add_draw(Draw(("b.png", "c.png"), 2**63 + 1, 100, "m"))
-    log.undo(["nothing"])
+    log.add([Draw(("b.png", "c.png"), 2**63 + 1, 100, "m")])
+    log.add([Undo("nothing")])
     again = AnnotationLog(tmp_path / FILE)
     assert again.lines == 4
     one = again.current("ä.png")
@@ -64,9 +64,9 @@ def test_a_correction_outlives_a_later_audit_and_its_undo(tmp_path):
     log = AnnotationLog(tmp_path / FILE)
     log.add([Annotation("1", "cat", "accept"), Annotation("1", "dog", "audit")])
     assert log.training_labels() == {"1": "cat"}
-    assert [one.label for one in log.audits()] == ["dog"]
-    log.undo(["1"])
-    assert log.audits() == []
+    assert [one.label for one in log.newest(audits=True)] == ["dog"]
+    log.add([Undo("1")])
+    assert log.newest(audits=True) == []
     assert log.training_labels() == {"1": "cat"}
 
 

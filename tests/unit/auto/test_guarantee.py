@@ -4,9 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from labelgrad.auto.annotations import FILE, Annotation, AnnotationLog
+from labelgrad.auto.annotations import FILE, Annotation, AnnotationLog, audit_of
 from labelgrad.auto.audits import (
-    audit_of,
     audit_status,
     draw_audit,
     imputed_ids,
@@ -36,7 +35,7 @@ def audited(run, n, seed=0):
     """Draw n audits by a seed, and answer them truthfully."""
     log = AnnotationLog(run.folder / FILE)
     draw = repeat_draw(imputed_ids(run), n, seed, run.digest)
-    log.add_draw(draw)
+    log.add([draw])
     log.add([Annotation(name, truth_of(run, name), "audit", run.digest) for name in draw.ids])
     return draw
 
@@ -237,11 +236,11 @@ def test_the_table_for_the_report(tmp_path):
     run = classification_run(1000, folder=tmp_path)
     audited(run, 200)
     rows = guarantee_table(run).rows
-    assert [row.max_error_rate for row in rows] == [0.1, 0.05, 0.02]
-    assert [row.selected for row in rows] == [
+    assert [row["max_error_rate"] for row in rows] == [0.1, 0.05, 0.02]
+    assert [row["selected"] for row in rows] == [
         guaranteed_labels(run, r).imputed for r in (0.1, 0.05, 0.02)
     ]
-    assert rows[-1].selected or rows[-1].more
+    assert rows[-1]["selected"] or rows[-1]["more"]
 
 
 def test_values_have_no_guarantee():
@@ -270,10 +269,11 @@ def test_prevalences_are_covered(tmp_path, source):
             audited(run, 100, seed)
         found = prevalence(run)
         assert found.labels == (100 if source == "given" else 120)
-        for code, each in enumerate(found.estimates):
+        for code, each in enumerate(found.table.rows(named=True)):
             share = (run.truth == code).mean()
-            covered.append(each.estimate.low <= share <= each.estimate.high)
-            narrower.append(each.estimate.width < each.by_labels.width)
+            covered.append(each["low"] <= share <= each["high"])
+            width = each["high_by_labels"] - each["low_by_labels"]
+            narrower.append(each["high"] - each["low"] < width)
     assert np.mean(covered) > 0.9
     assert np.mean(narrower) > 0.9
 
@@ -285,8 +285,10 @@ def test_the_mean_of_values_is_covered(tmp_path):
         folder.mkdir()
         run = regression_run(folder=folder, seed=seed)
         audited(run, 40, seed)
-        (found,) = prevalence(run).estimates
-        covered.append(found.estimate.low <= run.truth.mean() <= found.estimate.high)
+        found = prevalence(run).table.row(0, named=True)
+        assert found["name"] == "mean"
+        assert found["low_by_labels"] < found["value_by_labels"] < found["high_by_labels"]
+        covered.append(found["low"] <= run.truth.mean() <= found["high"])
     assert np.mean(covered) > 0.8
 
 
@@ -305,14 +307,14 @@ def test_audits_and_random_labels_count_together(tmp_path):
     run = classification_run(800, 100, source="random", folder=tmp_path)
     log = AnnotationLog(tmp_path / FILE)
     draw = repeat_draw(imputed_ids(run), 60, 0, run.digest)
-    log.add_draw(draw)
+    log.add([draw])
     log.add([Annotation(draw.ids[0], "elk", "audit", run.digest)])
     log.add([Annotation(n, truth_of(run, n), "audit", run.digest) for n in draw.ids[1:]])
     found = prevalence(run)
     assert found.labels == 160
-    for code, each in enumerate(found.estimates[:3]):
-        assert each.estimate.low <= (run.truth == code).mean() + 0.01
-        assert each.estimate.high >= (run.truth == code).mean() - 0.01
+    for code, each in enumerate(found.table.head(3).rows(named=True)):
+        assert each["low"] <= (run.truth == code).mean() + 0.01
+        assert each["high"] >= (run.truth == code).mean() - 0.01
 
 
 def test_gaps_make_intervals_wider(tmp_path):
@@ -320,9 +322,10 @@ def test_gaps_make_intervals_wider(tmp_path):
     log = AnnotationLog(tmp_path / FILE)
     draw = draw_audit(run, 60, log=log)
     log.add([Annotation(n, truth_of(run, n), "audit", run.digest) for n in draw.ids[5:]])
-    with_gaps = prevalence(run).estimates[0].estimate
+    with_gaps = prevalence(run).table.select(pl.col("high") - pl.col("low")).item(0, 0)
     log.add([Annotation(n, truth_of(run, n), "audit", run.digest) for n in draw.ids[:5]])
-    assert prevalence(run).estimates[0].estimate.width < with_gaps.width
+    without = prevalence(run).table.select(pl.col("high") - pl.col("low")).item(0, 0)
+    assert without < with_gaps
 
 
 def test_no_random_labels_no_interval():

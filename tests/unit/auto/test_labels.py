@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.labels import (
-    concatenate,
+    Summary,
     csv_pieces,
     ids_digest,
     in_parts,
@@ -118,7 +118,8 @@ def test_summaries_of_parts_are_those_of_the_whole():
     whole = log_normalize(np.random.default_rng(0).normal(size=(50_000, 3)))
     parts = list(in_parts(np.arange(len(whole)), 3))
     assert len(parts) > 1
-    found = concatenate([summarize(PETS, whole[part]) for part in parts])
+    summaries = [summarize(PETS, whole[part]) for part in parts]
+    found = Summary(*map(np.concatenate, zip(*summaries, strict=True)))
     for one, two in zip(found, summarize(PETS, whole), strict=True):
         np.testing.assert_array_equal(one, two)
     assert [len(part) for part in in_parts(np.arange(0), 3)] == [0]

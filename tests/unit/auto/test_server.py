@@ -17,10 +17,9 @@ from labelgrad.auto.data.dataset import read
 from labelgrad.auto.data.views import open_views
 from labelgrad.auto.queue import Query, review_list
 from labelgrad.auto.run import load
-from labelgrad.auto.server.app import MAX_BYTES, SIDES, make_app
-from labelgrad.auto.server.protocol import TimedProtocol
+from labelgrad.auto.server.app import MAX_BYTES, TimedProtocol, make_app
 from labelgrad.auto.server.serve import bound_socket
-from labelgrad.auto.server.session import Refused, ReviewSession
+from labelgrad.auto.server.session import SIDES, Refused, ReviewSession
 from tests.system.review_runs import image_run, table_run
 
 SECRET, PORT = "a-secret", 8765
@@ -147,7 +146,7 @@ def test_an_audit_is_drawn_blind_and_feeds_the_guarantee(run):
     assert state["guarantee"]["mistakes"] == 0
     assert state["new"] == 0  # audits are not trained on
     assert session.open_audits()["rows"] == rows[3:]
-    assert all(one.shown is None for one in AnnotationLog(run / FILE).audits())
+    assert all(one.shown is None for one in AnnotationLog(run / FILE).newest(audits=True))
 
 
 @pytest.mark.parametrize(
@@ -305,7 +304,7 @@ def test_half_a_request_times_out(monkeypatch):
         await answer({"type": "http.response.start", "status": 204, "headers": []})
         await answer({"type": "http.response.body"})
 
-    bound = bound_socket(0)
+    bound = bound_socket("127.0.0.1", 0)
     options = {"http": TimedProtocol, "log_level": "critical", "lifespan": "off"}
     server = uvicorn.Server(uvicorn.Config(hello, **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
