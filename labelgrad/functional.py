@@ -145,7 +145,12 @@ def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[torch.
     ...     torch.equal(first, torch.rand(2))
     True
     """
-    generator = _default_generator(device)
+    # `torch.manual_seed` would do, but it records a stack trace for the GPUs it might meet later.
+    generator = torch.default_generator
+    if device.type == "cuda":
+        torch.cuda.init()
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generator = torch.cuda.default_generators[index]
     with process_wide:
         before = generator.get_state()
         generator.manual_seed(start) if isinstance(start, int) else generator.set_state(start)
@@ -153,16 +158,6 @@ def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[torch.
             yield generator
         finally:
             generator.set_state(before)
-
-
-def _default_generator(device: torch.device) -> torch.Generator:
-    """The generator that dropout and its like draw from on `device`."""
-    # `torch.manual_seed` would do, but it records a stack trace for the GPUs it might meet later.
-    if device.type != "cuda":
-        return torch.default_generator
-    torch.cuda.init()
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return torch.cuda.default_generators[index]
 
 
 @contextmanager

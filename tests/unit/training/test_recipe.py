@@ -146,7 +146,7 @@ class TestGroups:
         seen = []
         for _ in range(3):
             trainer.step()
-            seen.append([group["lr"] for group in trainer.optimizer.param_groups])
+            seen.append([group["lr"] for group in trainer.built_optimizer.param_groups])
         assert seen == [pytest.approx([1e-4, 1e-3])] * 2 + [pytest.approx([5e-5, 5e-4])]
 
     def test_a_group_at_rest_does_not_move(self):
