@@ -116,7 +116,6 @@ class Step:
         remember: bool = False,
         keep_graph: bool = True,
         autocast: torch.dtype | None = None,
-        draws: bool | None = None,
         group: Group = ALONE,
         owned: int | None = None,
         joint_pass: bool = False,
@@ -127,7 +126,6 @@ class Step:
         self._owned = owned
         self._bare, self._views, self._remember = bare(model), views, remember
         self._autocast = autocast
-        self._draws = may_draw(model) if draws is None else draws
         self._seed, self._place = seed, 0  # the place among the parts
         self._nested, self._extra_passes = 0, 0  # calls of terms within terms
         self.counted_passes = 0  # those that batch norm saw
@@ -379,8 +377,6 @@ class Step:
 
     def _numbers(self, *which: int) -> AbstractContextManager[object]:
         """What the model draws by itself in a pass: a function of the step and the pass."""
-        if not self._draws:
-            return nullcontext()
         # Masks are drawn inside of the model, so processes cannot share those of the whole batch.
         whose = [self.group.rank] if self.group.size > 1 else []
         return random_numbers(self._device, mixed_seed(self._seed, self._place, *which, *whose))
@@ -435,32 +431,6 @@ def bare(model: nn.Module) -> nn.Module:
     inner = getattr(model, "_orig_mod", model)
     assert isinstance(inner, nn.Module)
     return inner
-
-
-_QUIET = (  # of torch.nn.modules: files without a layer that draws random numbers
-    *("linear", "conv", "batchnorm", "normalization", "instancenorm", "pooling", "flatten"),
-    *("container", "padding", "upsampling", "pixelshuffle", "channelshuffle", "embedding"),
-)
-
-
-def may_draw(model: nn.Module) -> bool:
-    """Whether a model may draw random numbers by itself, as dropout does.
-
-    Only PyTorch's own layers, and ours, are known not to.
-
-    >>> may_draw(nn.Linear(2, 2)), may_draw(nn.Sequential(nn.Linear(2, 2), nn.Dropout()))
-    (False, True)
-    """
-    return not all(_is_quiet(module) for module in bare(model).modules())
-
-
-def _is_quiet(module: nn.Module) -> bool:
-    home = type(module).__module__
-    file = home.removeprefix("torch.nn.modules.")
-    activation = file == "activation" and not isinstance(module, nn.RReLU | nn.MultiheadAttention)
-    hooks = module._forward_hooks or module._forward_pre_hooks
-    ours = home.startswith("labelgrad.models.")
-    return not hooks and (ours or activation or (file != home and file in _QUIET))
 
 
 def _needed(batch: Batch | None) -> Batch:

@@ -19,7 +19,7 @@ from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule, check_count, check_rate, describe, value_at
 from labelgrad.shared_norm import has_batch_norm
-from labelgrad.step import Step, Views, bare, may_draw
+from labelgrad.step import Step, Views, bare
 from labelgrad.training.batches import Batches
 from labelgrad.training.checkpoint import State, pack_optimizer, unpack_optimizer
 from labelgrad.training.evaluation import as_outputs, evaluating
@@ -112,7 +112,6 @@ class Trainer(TrainingSettings):
         self._check_compiled()
         self._owned = any(term.owns_rows for term in leaves)
         self._averages = self.group.size > 1 and not all(term.averaged for term in leaves)
-        self._draws = may_draw(model)
         self._term = objective.name if len(leaves) == 1 else ""
         rate = value_at(self.learning_rate, 0)
         parameters = self._trained if self.groups is None else self.groups(bare(model))
@@ -197,7 +196,6 @@ class Trainer(TrainingSettings):
             remember=self._remember,
             keep_graph=self._keep_graph,
             autocast=self.autocast,
-            draws=self._draws,
             group=self.group,
             owned=rows,
             joint_pass=self.joint_pass,
