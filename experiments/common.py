@@ -188,8 +188,9 @@ def listed(given: str) -> tuple[str, ...]:
 
 def commands_for(what: str) -> typer.Typer:
     """The commands of a package, to be filled."""
-    options = {"add_completion": False, "pretty_exceptions_enable": False}
-    return typer.Typer(help=what, no_args_is_help=True, **options)
+    return typer.Typer(
+        help=what, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    )
 
 
 def typed(package: str) -> str:

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
@@ -32,32 +31,6 @@ def disable_writing() -> None:
     """
     global _writing_disabled
     _writing_disabled = True
-
-
-@contextmanager
-def replacing(path: Path, *, only_here: bool = False) -> Iterator[Path]:
-    """Where to write a new version of a file: beside it, to be renamed when it is complete.
-
-    The new version is forced to the disk before it is renamed, so whenever the power fails there is
-    either the old one or the new one. With `only_here` this process writes even where writing is
-    disabled.
-
-    >>> from tempfile import mkdtemp
-    >>> note = Path(mkdtemp(), "new", "note.txt")
-    >>> with replacing(note) as partial:
-    ...     _ = partial.write_text("whole")
-    >>> note.read_text(), partial.exists()
-    ('whole', False)
-    """
-    if _writing_disabled and not only_here:
-        with TemporaryDirectory() as nowhere:
-            yield Path(nowhere) / path.name
-        return
-    with _partial(path) as partial:
-        yield partial
-        _sync(partial)
-        partial.replace(path)
-        _sync(path.parent)
 
 
 def write_whole(path: Path, content: bytes | Iterable[bytes]) -> None:
@@ -211,9 +184,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, 
 
     separate, text = unshared(tensors), json.dumps(info)
     seal = digest(separate, text)
+    if _writing_disabled:
+        return seal
     try:
-        with replacing(path) as partial:
+        with _partial(path) as partial:
             save_file(separate, partial, {"info": text, "digest": seal})
+            _sync(partial)
+            partial.replace(path)
+            _sync(path.parent)
     except SafetensorError as error:
         raise OSError(str(error)) from error
     return seal

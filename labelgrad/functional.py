@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any
@@ -77,6 +77,15 @@ class _WithGradient(torch.autograd.Function):
         (gradient,) = ctx.saved_tensors
         pieces = (outer[0] * gradient).split([shape.numel() for shape in ctx.shapes])
         return None, None, *(p.view(s) for p, s in zip(pieces, ctx.shapes, strict=True))
+
+
+def mean_of(tensors: Sequence[Tensor]) -> Tensor:
+    """The mean of tensors of one shape; one alone is given as it is.
+
+    >>> mean_of([torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])])
+    tensor([2., 3.])
+    """
+    return tensors[0] if len(tensors) == 1 else torch.stack(list(tensors)).mean(0)
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:

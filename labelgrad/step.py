@@ -233,9 +233,7 @@ class Step:
         """The model on the labeled batch."""
         if self._joint:
             return self._clean_outputs[: len(self.labeled.x)]
-        self.counted_passes += 1
-        with self._numbers(LABELED), self._precision(), self._norm(None):
-            return self._full(self.model(self.labeled.x))
+        return self._counted_pass(self.labeled.x, None, LABELED)
 
     @once
     def unlabeled_outputs(self) -> Tensor:
@@ -245,13 +243,11 @@ class Step:
     @once
     def _clean_outputs(self) -> Tensor:
         """The model on the unlabeled batch, after the labeled one where the pass is joint."""
-        self.counted_passes += 1
         self._memory = Remembering() if self._remember else None
         self._before = _copies(_buffers(self._bare))
-        numbers = self._numbers(UNLABELED)
-        norm = self._norm(self.unlabeled.x)
-        with self._memory or nullcontext(), numbers, self._precision(), norm:
-            return self._full(self.model(self._with_labeled(self.unlabeled.x)))
+        x = self.unlabeled.x
+        with self._memory or nullcontext():
+            return self._counted_pass(self._with_labeled(x), x, UNLABELED)
 
     @property
     def whole_unlabeled(self) -> Batch:
@@ -312,9 +308,12 @@ class Step:
         MixMatch's mixed examples are such, the passes of FixMatch and VAT are not
         (`extra_forward`).
         """
-        self.counted_passes += 1
         self._extra_passes += 1
-        with self._numbers(EXTRA, self._extra_passes), self._precision(), self._norm(x):
+        return self._counted_pass(x, x, EXTRA, self._extra_passes)
+
+    def _counted_pass(self, x: Tensor, unlabeled: Tensor | None, *which: int) -> Tensor:
+        self.counted_passes += 1
+        with self._numbers(*which), self._precision(), self._norm(unlabeled):
             return self._full(self.model(x))
 
     def extra_forward(self, x: Tensor, params: Mapping[str, Tensor] | None = None) -> Tensor:
@@ -371,20 +370,18 @@ class Step:
             if name in vars(self):
                 vars(self)[name] = vars(self)[name].detach()
 
-    @property
-    def _device(self) -> torch.device:
-        return self.labeled.x.device
-
     def _numbers(self, *which: int) -> AbstractContextManager[object]:
         """What the model draws by itself in a pass: a function of the step and the pass."""
         # Masks are drawn inside of the model, so processes cannot share those of the whole batch.
         whose = [self.group.rank] if self.group.size > 1 else []
-        return random_numbers(self._device, mixed_seed(self._seed, self._place, *which, *whose))
+        return random_numbers(
+            self.labeled.x.device, mixed_seed(self._seed, self._place, *which, *whose)
+        )
 
     def _precision(self) -> AbstractContextManager[object]:
         if self._autocast is None:
             return nullcontext()
-        return torch.autocast(self._device.type, dtype=self._autocast)
+        return torch.autocast(self.labeled.x.device.type, dtype=self._autocast)
 
     def _norm(self, x: Tensor | None) -> AbstractContextManager[object]:
         """Batch norm sees the batch of all processes, but no example that only stands in."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from labelgrad.distributed import Group, current_group
-from labelgrad.functional import flatten, mixed_seed
+from labelgrad.functional import flatten, mean_of, mixed_seed
 from labelgrad.labels.table import LabelTable
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
@@ -169,7 +169,7 @@ class Trainer(TrainingSettings):
     def _means(self, records: Sequence[dict[str, Tensor]]) -> dict[str, float]:
         """What was recorded, as means over the parts that did so and over all processes."""
         names = list({name: None for record in records for name in record})
-        means = [_mean([each[name] for each in records if name in each]) for name in names]
+        means = [mean_of([each[name] for each in records if name in each]) for name in names]
         if self.group.size > 1 and means:
             means = list(self.group.average(torch.stack([value.double() for value in means])))
         return {name: value.item() for name, value in zip(names, means, strict=True)}
@@ -358,7 +358,3 @@ def _share(own: float, rate: float) -> float:
             f"at 0 cannot scale it; let the schedule begin above 0."
         )
     return own / rate
-
-
-def _mean(values: list[Tensor]) -> Tensor:
-    return values[0] if len(values) == 1 else torch.stack(values).mean()
