@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import typer
@@ -56,7 +57,7 @@ class Results:
     def __init__(self, folder: str | Path, settings: Line):
         self.folder = Path(folder)
         self.settings: Line = json.loads(json.dumps(settings))  # as it will be read back
-        for earlier in self._read("commands.jsonl"):
+        for earlier in read_lines(self.folder / "commands.jsonl"):
             for name in sorted(earlier["settings"].keys() & self.settings.keys()):
                 old, new = earlier["settings"][name], self.settings[name]
                 if old != new:
@@ -64,12 +65,12 @@ class Results:
                         f"{folder} holds results with {name} = {old}, and now it is {new}; use "
                         f"another folder with --out."
                     )
-        self.lines = self._read("results.jsonl")
+        self.lines = read_lines(self.folder / "results.jsonl")
 
     def begin(self, command: str) -> None:
         """Record the command and the revision of the code that are about to add lines."""
         call = {"command": command, **revision(), "settings": self.settings}
-        self._write("commands.jsonl", [*self._read("commands.jsonl"), call])
+        self._write("commands.jsonl", [*read_lines(self.folder / "commands.jsonl"), call])
 
     def add(self, lines: Iterable[Line]) -> None:
         """Add the lines of a finished trial: after a crash, all of them are there or none."""
@@ -79,10 +80,6 @@ class Results:
     def has(self, **wanted: Any) -> bool:
         """Whether a line with these values is there."""
         return any(wanted.items() <= line.items() for line in self.lines)
-
-    def _read(self, name: str) -> list[Line]:
-        path = self.folder / name
-        return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
 
     def _write(self, name: str, lines: Sequence[Line]) -> None:
         if not FIRST:
@@ -136,6 +133,21 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([shown[0], "|" + "---|" * len(heads), *shown[1:]])
 
 
+def with_spread(values: Sequence[float], digits: int) -> str:
+    """Mean ± standard deviation; the mean alone where there is one value.
+
+    >>> with_spread([10.0, 20.0], 1), with_spread([10.0], 1)
+    ('15.0 ± 7.1', '10.0')
+    """
+    shown = f"{mean(values):.{digits}f}"
+    return f"{shown} ± {stdev(values):.{digits}f}" if len(values) > 1 else shown
+
+
+def read_lines(path: Path) -> list[Line]:
+    """The lines of a file of JSON lines; none if there is no such file."""
+    return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
+
+
 def aligned(text: str) -> str:
     """The same table with columns of equal width, for a terminal.
 
@@ -172,6 +184,13 @@ def listed(given: str) -> tuple[str, ...]:
     ('lga', 'vat')
     """
     return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
+def commands_for(what: str) -> typer.Typer:
+    """The commands of a package, to be filled."""
+    return typer.Typer(
+        help=what, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    )
 
 
 def typed(package: str) -> str:

@@ -12,8 +12,6 @@ the results are not run again.
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.common import Results
+from experiments.common import Line, Results, table, typed
 from labelgrad.auto.base_models.registry import BASE_MODELS
 from labelgrad.auto.cross_fit import cross_fit, make_folds
 from labelgrad.auto.data.dataset import Dataset, Examples, RowIds
@@ -49,7 +47,7 @@ def split(x: Array, y: Array, per_class: int, number: int) -> tuple[Array, Array
     return scaled[rest], labels, scaled[test], y[test]
 
 
-def trial(path: Path, per_class: int, number: int) -> Iterator[dict[str, Any]]:
+def trial(path: Path, per_class: int, number: int) -> Iterator[Line]:
     """Error and loss of every method and of the ensemble on one split."""
     with np.load(path) as file:
         x, y = file["x"].astype(float), file["y"].astype(int)
@@ -58,34 +56,27 @@ def trial(path: Path, per_class: int, number: int) -> Iterator[dict[str, Any]]:
     dataset = Dataset(features, labels, task, RowIds(len(labels)), None)  # type: ignore[arg-type]
     folds = make_folds(labels, task, 0)
     about = {"set": path.stem, "labels": per_class, "split": number, "rows": len(labels)}
-    fits = {}
-    for name in METHODS:
+    fits: dict[str, Any] = {}
+    for name in (*METHODS, "ensemble"):
         began = time.process_time()
-        (fits[name],), _ = cross_fit([BASE_MODELS[name]()], dataset, folds)
-        prediction = fits[name].final.predict(Examples(x_test))
-        yield about | _scores(name, prediction, y_test, task, time.process_time() - began)
-    began = time.process_time()
-    ensemble = stack([fits[name] for name in ENSEMBLE], dataset, folds)
-    prediction = ensemble.predict(Examples(x_test))
-    yield about | _scores("ensemble", prediction, y_test, task, time.process_time() - began)
+        if name == "ensemble":
+            model: Any = stack([fits[each] for each in ENSEMBLE], dataset, folds)
+        else:
+            (fits[name],), _ = cross_fit([BASE_MODELS[name]()], dataset, folds)
+            model = fits[name].final
+        prediction = model.predict(Examples(x_test))
+        yield about | {
+            "method": name,
+            "error": task.error(prediction, y_test),
+            "loss": float(task.losses(prediction, y_test).mean()),
+            "test": len(y_test),
+            "seconds": round(time.process_time() - began, 2),
+        }
 
 
-def _scores(
-    name: str, prediction: Array, y: Array, task: Classification, seconds: float
-) -> dict[str, Any]:
-    return {
-        "method": name,
-        "error": task.error(prediction, y),
-        "loss": float(task.losses(prediction, y).mean()),
-        "test": len(y),
-        "seconds": round(seconds, 2),
-    }
-
-
-def table(lines: Sequence[dict[str, Any]]) -> list[str]:
+def errors_and_losses(lines: Sequence[Line]) -> str:
     """Error in percent and loss by set and number of labels, means over the splits."""
-    methods = (*METHODS, "ensemble")
-    rows = ["| set, labels per class | " + " | ".join(methods) + " |", "|---" * 7 + "|"]
+    methods, rows = (*METHODS, "ensemble"), []
     cells = sorted({(line["set"], line["labels"]) for line in lines})
     for cell in [*cells, None]:
         mine = [line for line in lines if cell in (None, (line["set"], line["labels"]))]
@@ -95,11 +86,11 @@ def table(lines: Sequence[dict[str, Any]]) -> list[str]:
             error, loss = (np.mean([line[what] for line in chosen]) for what in ("error", "loss"))
             values.append(f"{100 * error:.1f} / {loss:.3f}")
         title = "**mean**" if cell is None else f"{cell[0]}, {cell[1]}"
-        rows.append(f"| {title} | " + " | ".join(values) + " |")
-    return rows
+        rows.append([title, *values])
+    return table(["set, labels per class", *methods], rows)
 
 
-def difference(lines: Sequence[dict[str, Any]], name: str, other: str, what: str) -> Array:
+def difference(lines: Sequence[Line], name: str, other: str, what: str) -> Array:
     """One method minus another: mean over sets, and its 95 % interval over sets and splits."""
     value = {
         (line["set"], line["labels"], line["split"], line["method"]): line[what] for line in lines
@@ -126,13 +117,13 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     results = Results(options.out, {"max_rows": MAX_ROWS, "max_test": MAX_TEST})
-    results.begin(shlex.join(["python", "-m", "experiments.features", *sys.argv[1:]]))
+    results.begin(typed("experiments.features"))
     for path in sorted(options.features.glob("*.npz")):
         for labels in options.labels:
             for number in range(options.splits):
                 if not results.has(set=path.stem, labels=labels, split=number):
                     results.add(trial(path, labels, number))
-    print("\n".join(table(results.lines)))
+    print(errors_and_losses(results.lines))
     for other in METHODS[:-1]:
         for what in ("error", "loss"):
             mean, low, high = difference(results.lines, "lga-linear", other, what)

@@ -21,6 +21,11 @@ def canvas(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, lis
     return figure, list(panels.flat)
 
 
+def legend(figure: Any, panel: Any, **place: Any) -> None:
+    """One legend for a figure whose panels are alike: that of one of them."""
+    figure.legend(*panel.get_legend_handles_labels(), frameon=False, **place)
+
+
 def save(figure: Any, path: Path) -> None:
     """Write a figure as PNG and as SVG, and print where."""
     if not FIRST:

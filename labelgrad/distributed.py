@@ -97,6 +97,8 @@ class Torchrun(Group):
     def __init__(self, seconds: float):
         self.rank, self.size, self._seconds = dist.get_rank(), dist.get_world_size(), seconds
         self.restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        # Work of rank zero may take longer than a step. A process that ends is noticed at once.
+        self._patient = dist.new_group(backend="gloo", timeout=timedelta(seconds=LONGEST))
 
     def average(self, values: Tensor) -> Tensor:
         return self.sum(values).div_(self.size)
@@ -129,25 +131,14 @@ class Torchrun(Group):
                 message = pickle.dumps((result, None))
             except BaseException as error:
                 failure, message = error, pickle.dumps((None, _picklable(error)))
-        message = self._from_rank_zero(message)
+        box = [message]
+        with self._clear_errors():
+            dist.broadcast_object_list(box, group=self._patient)
         if self.rank:
-            result, failure = pickle.loads(message)
+            result, failure = pickle.loads(box[0])
         if failure is not None:
             raise failure
         return result  # type: ignore[no-any-return]
-
-    def _from_rank_zero(self, message: bytes) -> bytes:
-        # Work of rank zero may take longer than a step: its size is waited for without a limit of
-        # time. A process that ends is noticed at once.
-        patient = dist.BroadcastOptions()
-        patient.rootRank, patient.timeout = 0, timedelta(seconds=LONGEST)
-        size = torch.tensor([len(message)])
-        with self._clear_errors():
-            dist.distributed_c10d._get_default_group().broadcast([size], patient).wait()
-        content = torch.zeros(int(size), dtype=torch.uint8)
-        if self.rank == 0:
-            content = torch.frombuffer(bytearray(message), dtype=torch.uint8)
-        return self.broadcast(content).numpy().tobytes()
 
     def check_same(self, facts: Mapping[str, str]) -> None:
         found: list[Any] = [None] * self.size
@@ -216,7 +207,10 @@ def current_group() -> Group:
     True
     """
     global _current
-    if _current is ALONE:
+    # A process that a process of the group started (to train side by side) is not of the group.
+    launched = "TORCHELASTIC_RUN_ID" in os.environ and multiprocessing.parent_process() is None
+    started = dist.is_available() and (launched or dist.is_initialized())
+    if _current is ALONE and started:
         _current = _join()
         if _current.rank:
             disable_writing()
@@ -224,10 +218,6 @@ def current_group() -> Group:
 
 
 def _join() -> Group:
-    # A process that a process of the group started (to train side by side) is not of the group.
-    launched = "TORCHELASTIC_RUN_ID" in os.environ and multiprocessing.parent_process() is None
-    if not dist.is_available() or not (launched or dist.is_initialized()):
-        return ALONE
     seconds = _timeout()
     if not dist.is_initialized():
         limit = timedelta(seconds=seconds)

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
@@ -21,7 +20,6 @@ if TYPE_CHECKING:  # PyTorch takes 200 MB, and small files do without it
     from torch import Tensor
 
 LONG = 2**24  # bytes that are digested at once
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with in a spreadsheet
 
 _writing_disabled = False
 
@@ -35,34 +33,10 @@ def disable_writing() -> None:
     _writing_disabled = True
 
 
-@contextmanager
-def replacing(path: Path, *, only_here: bool = False) -> Iterator[Path]:
-    """Where to write a new version of a file: beside it, to be renamed when it is complete.
+def write_whole(path: Path, content: bytes | Iterable[bytes]) -> None:
+    """Write a file so that there is all of it or what was there before.
 
-    The new version is forced to the disk before it is renamed, so whenever the power fails there is
-    either the old one or the new one. With `only_here` this process writes even where writing is
-    disabled.
-
-    >>> from tempfile import mkdtemp
-    >>> note = Path(mkdtemp(), "new", "note.txt")
-    >>> with replacing(note) as partial:
-    ...     _ = partial.write_text("whole")
-    >>> note.read_text(), partial.exists()
-    ('whole', False)
-    """
-    if _writing_disabled and not only_here:
-        with TemporaryDirectory() as nowhere:
-            yield Path(nowhere) / path.name
-        return
-    with _partial(path) as partial:
-        yield partial
-        _sync(partial)
-        partial.replace(path)
-        _sync(path.parent)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a small file so that there is all of it or what was there before.
+    One that is too long for memory comes in pieces.
 
     >>> from tempfile import mkdtemp
     >>> file = Path(mkdtemp(), "note.txt")
@@ -71,18 +45,6 @@ def write_whole(path: Path, content: bytes) -> None:
     b'whole'
     """
     replace_all({path: content})
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file that is too long for memory piece by piece, as `write_whole` does.
-
-    >>> from tempfile import mkdtemp
-    >>> file = Path(mkdtemp(), "note.txt")
-    >>> write_pieces(file, [b"wh", b"ole"])
-    >>> file.read_bytes()
-    b'whole'
-    """
-    replace_all({path: pieces})
 
 
 def replace_all(contents: Mapping[Path, bytes | Iterable[bytes]]) -> None:
@@ -222,9 +184,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, 
 
     separate, text = unshared(tensors), json.dumps(info)
     seal = digest(separate, text)
+    if _writing_disabled:
+        return seal
     try:
-        with replacing(path) as partial:
+        with _partial(path) as partial:
             save_file(separate, partial, {"info": text, "digest": seal})
+            _sync(partial)
+            partial.replace(path)
+            _sync(path.parent)
     except SafetensorError as error:
         raise OSError(str(error)) from error
     return seal
@@ -259,26 +226,16 @@ def digest_of_file(path: Path) -> str:
     return content.hexdigest()
 
 
-class Digested:
-    """Pieces that are digested as they go by.
+def digested(content: bytes | Iterable[bytes], into: hashlib.blake2b) -> Iterator[bytes]:
+    """The pieces of a content, digested as they go by.
 
-    >>> pieces = Digested([b"wh", b"ole"])
-    >>> b"".join(pieces), pieces.digest == digest_of(b"whole")
+    >>> into = hashlib.blake2b(digest_size=16)
+    >>> b"".join(digested([b"wh", b"ole"], into)), into.hexdigest() == digest_of(b"whole")
     (b'whole', True)
     """
-
-    def __init__(self, pieces: Iterable[bytes]):
-        self._pieces, self._content = pieces, hashlib.blake2b(digest_size=16)
-
-    def __iter__(self) -> Iterator[bytes]:
-        for piece in self._pieces:
-            self._content.update(piece)
-            yield piece
-
-    @property
-    def digest(self) -> str:
-        """Of all that went by."""
-        return self._content.hexdigest()
+    for piece in [content] if isinstance(content, bytes) else content:
+        into.update(piece)
+        yield piece
 
 
 def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:

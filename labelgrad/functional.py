@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any
@@ -79,6 +79,15 @@ class _WithGradient(torch.autograd.Function):
         return None, None, *(p.view(s) for p, s in zip(pieces, ctx.shapes, strict=True))
 
 
+def mean_of(tensors: Sequence[Tensor]) -> Tensor:
+    """The mean of tensors of one shape; one alone is given as it is.
+
+    >>> mean_of([torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])])
+    tensor([2., 3.])
+    """
+    return tensors[0] if len(tensors) == 1 else torch.stack(list(tensors)).mean(0)
+
+
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     """The cosine of the angle between two vectors; 0 where one of them vanishes.
 
@@ -145,7 +154,12 @@ def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[torch.
     ...     torch.equal(first, torch.rand(2))
     True
     """
-    generator = _default_generator(device)
+    # `torch.manual_seed` would do, but it records a stack trace for the GPUs it might meet later.
+    generator = torch.default_generator
+    if device.type == "cuda":
+        torch.cuda.init()
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generator = torch.cuda.default_generators[index]
     with process_wide:
         before = generator.get_state()
         generator.manual_seed(start) if isinstance(start, int) else generator.set_state(start)
@@ -153,16 +167,6 @@ def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[torch.
             yield generator
         finally:
             generator.set_state(before)
-
-
-def _default_generator(device: torch.device) -> torch.Generator:
-    """The generator that dropout and its like draw from on `device`."""
-    # `torch.manual_seed` would do, but it records a stack trace for the GPUs it might meet later.
-    if device.type != "cuda":
-        return torch.default_generator
-    torch.cuda.init()
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return torch.cuda.default_generators[index]
 
 
 @contextmanager

@@ -137,10 +137,7 @@ class Sum(Objective):
         for term in self._named_terms(step):
             values.append(term(step))
             step.records[f"{step.term}/loss"] = values[-1].detach()
-        total, *others = values
-        for value in others:
-            total = total + value
-        return total
+        return sum(values[1:], values[0])
 
     def update(self, step: Step) -> None:
         for term in self._named_terms(step):

@@ -13,8 +13,18 @@ from numbers import Integral, Real
 Schedule = Callable[[int], float]
 
 
+class _OverSteps:
+    """A schedule over some steps, of which there must be more than none."""
+
+    steps: float
+
+    def __post_init__(self) -> None:
+        if not self.steps > 0:
+            raise ValueError(f"{type(self).__name__} needs a positive `steps`, got {self.steps}.")
+
+
 @dataclass(frozen=True)
-class Ramp:
+class Ramp(_OverSteps):
     """Rise linearly from 0 to `top` over the first `steps` steps, then stay.
 
     >>> weight = Ramp(100, top=0.3)
@@ -25,15 +35,12 @@ class Ramp:
     steps: float
     top: float = 1.0
 
-    def __post_init__(self) -> None:
-        _need_positive("Ramp", steps=self.steps)
-
     def __call__(self, step: int) -> float:
         return self.top * min(1.0, step / self.steps)
 
 
 @dataclass(frozen=True)
-class SmoothRamp:
+class SmoothRamp(_OverSteps):
     """Rise to `top` along exp(−5·(1 − t)²) over the first `steps` steps, then stay.
 
     The evaluation protocol of Oliver et al. gives consistency terms their weight this way.
@@ -45,9 +52,6 @@ class SmoothRamp:
 
     steps: float
     top: float = 1.0
-
-    def __post_init__(self) -> None:
-        _need_positive("SmoothRamp", steps=self.steps)
 
     def __call__(self, step: int) -> float:
         return self.top * math.exp(-5 * (1 - min(1.0, step / self.steps)) ** 2)
@@ -71,7 +75,7 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(_OverSteps):
     """Fall from `start` to `end` along half a cosine over `steps` steps, then stay.
 
     >>> rate = Cosine(1.0, steps=100)
@@ -82,9 +86,6 @@ class Cosine:
     start: float
     steps: float
     end: float = 0.0
-
-    def __post_init__(self) -> None:
-        _need_positive("Cosine", steps=self.steps)
 
     def __call__(self, step: int) -> float:
         done = min(1.0, step / self.steps)
@@ -131,9 +132,3 @@ def check_count(name: str, count: object, *, least: int = 1, most: int | None = 
         raise ValueError(f"`{name}` must be at least {least}, got {count}.")
     if most is not None and int(count) > most:
         raise ValueError(f"`{name}` must be at most {most:,}, got {count}.")
-
-
-def _need_positive(owner: str, **values: float) -> None:
-    for name, value in values.items():
-        if not value > 0:
-            raise ValueError(f"{owner} needs a positive `{name}`, got {value}.")

@@ -116,7 +116,6 @@ class Step:
         remember: bool = False,
         keep_graph: bool = True,
         autocast: torch.dtype | None = None,
-        draws: bool | None = None,
         group: Group = ALONE,
         owned: int | None = None,
         joint_pass: bool = False,
@@ -127,7 +126,6 @@ class Step:
         self._owned = owned
         self._bare, self._views, self._remember = bare(model), views, remember
         self._autocast = autocast
-        self._draws = may_draw(model) if draws is None else draws
         self._seed, self._place = seed, 0  # the place among the parts
         self._nested, self._extra_passes = 0, 0  # calls of terms within terms
         self.counted_passes = 0  # those that batch norm saw
@@ -235,9 +233,7 @@ class Step:
         """The model on the labeled batch."""
         if self._joint:
             return self._clean_outputs[: len(self.labeled.x)]
-        self.counted_passes += 1
-        with self._numbers(LABELED), self._precision(), self._norm(None):
-            return self._full(self.model(self.labeled.x))
+        return self._counted_pass(self.labeled.x, None, LABELED)
 
     @once
     def unlabeled_outputs(self) -> Tensor:
@@ -247,13 +243,11 @@ class Step:
     @once
     def _clean_outputs(self) -> Tensor:
         """The model on the unlabeled batch, after the labeled one where the pass is joint."""
-        self.counted_passes += 1
         self._memory = Remembering() if self._remember else None
         self._before = _copies(_buffers(self._bare))
-        numbers = self._numbers(UNLABELED)
-        norm = self._norm(self.unlabeled.x)
-        with self._memory or nullcontext(), numbers, self._precision(), norm:
-            return self._full(self.model(self._with_labeled(self.unlabeled.x)))
+        x = self.unlabeled.x
+        with self._memory or nullcontext():
+            return self._counted_pass(self._with_labeled(x), x, UNLABELED)
 
     @property
     def whole_unlabeled(self) -> Batch:
@@ -314,9 +308,12 @@ class Step:
         MixMatch's mixed examples are such, the passes of FixMatch and VAT are not
         (`extra_forward`).
         """
-        self.counted_passes += 1
         self._extra_passes += 1
-        with self._numbers(EXTRA, self._extra_passes), self._precision(), self._norm(x):
+        return self._counted_pass(x, x, EXTRA, self._extra_passes)
+
+    def _counted_pass(self, x: Tensor, unlabeled: Tensor | None, *which: int) -> Tensor:
+        self.counted_passes += 1
+        with self._numbers(*which), self._precision(), self._norm(unlabeled):
             return self._full(self.model(x))
 
     def extra_forward(self, x: Tensor, params: Mapping[str, Tensor] | None = None) -> Tensor:
@@ -373,22 +370,18 @@ class Step:
             if name in vars(self):
                 vars(self)[name] = vars(self)[name].detach()
 
-    @property
-    def _device(self) -> torch.device:
-        return self.labeled.x.device
-
     def _numbers(self, *which: int) -> AbstractContextManager[object]:
         """What the model draws by itself in a pass: a function of the step and the pass."""
-        if not self._draws:
-            return nullcontext()
         # Masks are drawn inside of the model, so processes cannot share those of the whole batch.
         whose = [self.group.rank] if self.group.size > 1 else []
-        return random_numbers(self._device, mixed_seed(self._seed, self._place, *which, *whose))
+        return random_numbers(
+            self.labeled.x.device, mixed_seed(self._seed, self._place, *which, *whose)
+        )
 
     def _precision(self) -> AbstractContextManager[object]:
         if self._autocast is None:
             return nullcontext()
-        return torch.autocast(self._device.type, dtype=self._autocast)
+        return torch.autocast(self.labeled.x.device.type, dtype=self._autocast)
 
     def _norm(self, x: Tensor | None) -> AbstractContextManager[object]:
         """Batch norm sees the batch of all processes, but no example that only stands in."""
@@ -435,32 +428,6 @@ def bare(model: nn.Module) -> nn.Module:
     inner = getattr(model, "_orig_mod", model)
     assert isinstance(inner, nn.Module)
     return inner
-
-
-_QUIET = (  # of torch.nn.modules: files without a layer that draws random numbers
-    *("linear", "conv", "batchnorm", "normalization", "instancenorm", "pooling", "flatten"),
-    *("container", "padding", "upsampling", "pixelshuffle", "channelshuffle", "embedding"),
-)
-
-
-def may_draw(model: nn.Module) -> bool:
-    """Whether a model may draw random numbers by itself, as dropout does.
-
-    Only PyTorch's own layers, and ours, are known not to.
-
-    >>> may_draw(nn.Linear(2, 2)), may_draw(nn.Sequential(nn.Linear(2, 2), nn.Dropout()))
-    (False, True)
-    """
-    return not all(_is_quiet(module) for module in bare(model).modules())
-
-
-def _is_quiet(module: nn.Module) -> bool:
-    home = type(module).__module__
-    file = home.removeprefix("torch.nn.modules.")
-    activation = file == "activation" and not isinstance(module, nn.RReLU | nn.MultiheadAttention)
-    hooks = module._forward_hooks or module._forward_pre_hooks
-    ours = home.startswith("labelgrad.models.")
-    return not hooks and (ours or activation or (file != home and file in _QUIET))
 
 
 def _needed(batch: Batch | None) -> Batch:

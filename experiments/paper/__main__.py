@@ -10,17 +10,22 @@ from typing import Annotated
 
 import typer
 
-from experiments.common import Results, aligned, check_choice, listed, run, run_trials, table, typed
+from experiments.common import (
+    Results,
+    aligned,
+    check_choice,
+    commands_for,
+    listed,
+    run,
+    run_trials,
+    table,
+    typed,
+)
 from experiments.datasets.image_sets import SETS
 from experiments.paper.image_experiments import COUNTS, Options, run_images, run_table_1
 
 NAME = "experiments.paper"
-commands = typer.Typer(
-    help="The experiments of the paper.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+commands = commands_for("The experiments of the paper.")
 Data = Annotated[Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")]
 Workers = Annotated[int, typer.Option(min=1, help="Trials in parallel.")]
 Scale = Annotated[str | None, typer.Option(help="Size: paper, laptop (images) or tiny.")]

@@ -51,12 +51,20 @@ def top_eigenvector(
     >>> round(value, 3), vector.abs().round(decimals=3)
     (12.0, tensor([0., 1.]))
     """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
     product = hessian_product(loss, params)
+
+    def multiply(vector: Any) -> Any:
+        return product(torch.as_tensor(vector.reshape(-1)).to(loss)).cpu().numpy()
+
     size = sum(tensor.numel() for tensor in params.values())
-    if size <= BASIS:
-        return _dense(product, loss, size)
-    value, vector = _iterate(product, loss, size, start, tolerance)
-    return value, torch.as_tensor(vector).to(loss)
+    dtype = np.dtype(str(loss.dtype).removeprefix("torch."))
+    first = np.ones(size, dtype) if start is None else start.cpu().numpy()
+    operator = LinearOperator((size, size), matvec=multiply, dtype=dtype)
+    basis = min(BASIS, size)
+    values, vectors = eigsh(operator, k=1, which="LA", v0=first, ncv=basis, tol=tolerance)
+    return float(values[0]), torch.as_tensor(vectors[:, 0]).to(loss)
 
 
 def alignment(gradient: Tensor, eigenvector: Tensor) -> float:
@@ -66,28 +74,3 @@ def alignment(gradient: Tensor, eigenvector: Tensor) -> float:
     1.0
     """
     return float(cosine(gradient, eigenvector).abs())
-
-
-def _iterate(
-    product: Callable[[Tensor], Tensor],
-    loss: Tensor,
-    size: int,
-    start: Tensor | None,
-    tolerance: float,
-) -> tuple[float, Any]:
-    from scipy.sparse.linalg import LinearOperator, eigsh
-
-    def multiply(vector: Any) -> Any:
-        return product(torch.as_tensor(vector.reshape(-1)).to(loss)).cpu().numpy()
-
-    dtype = np.dtype(str(loss.dtype).removeprefix("torch."))
-    first = np.ones(size, dtype) if start is None else start.cpu().numpy()
-    operator = LinearOperator((size, size), matvec=multiply, dtype=dtype)
-    values, vectors = eigsh(operator, k=1, which="LA", v0=first, ncv=BASIS, tol=tolerance)
-    return float(values[0]), vectors[:, 0]
-
-
-def _dense(product: Callable[[Tensor], Tensor], loss: Tensor, size: int) -> tuple[float, Tensor]:
-    columns = torch.eye(size, dtype=loss.dtype, device=loss.device)
-    values, vectors = torch.linalg.eigh(torch.stack([product(column) for column in columns]))
-    return float(values[-1]), vectors[:, -1]

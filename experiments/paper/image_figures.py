@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from experiments.common import Line
-from experiments.figures import GREY, OURS, THEIRS, THIRD, canvas, save
+from experiments.figures import GREY, OURS, THEIRS, THIRD, canvas, legend, save
 from experiments.paper.image_results import labels_in, methods_in, paper_score, score
 from experiments.paper.numbers import NAME, paper_curves
 
@@ -46,8 +46,7 @@ def draw_scores(data: str, lines: Sequence[Line], out: Path) -> None:
             panel = panels[2 * row + column]
             _dots(panel, data, lines, methods, labels, quantity)
             panel.set(xlabel=TITLES[quantity], title=f"{labels:,} labels" if not column else "")
-    handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
+    legend(figure, panels[0], loc="outside lower center", ncols=4)
     seeds = len({line["seed"] for line in lines})
     figure.suptitle(
         f"{data}, {lines[0]['scale']} scale, {seeds} seeds: at the best validation error"
@@ -125,8 +124,7 @@ def draw_curves(data: str, lines: Sequence[Line], out: Path) -> None:
         ticks = [tick for tick in TICKS[quantity] if low <= tick <= high]
         panel.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         panel.minorticks_off()
-    handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside right upper", frameon=False)
+    legend(figure, panels[0], loc="outside right upper")
     figure.suptitle(f"{data}: ours, {lines[0]['scale']} scale, over {NAME}, full scale (dashed)")
     save(figure, out / f"{data}-labels")
 
@@ -135,11 +133,7 @@ def _paper_line(panel: Any, data: str, quantity: str, method: str, color: str) -
     curve = paper_curves(f"{data.replace('-', '_')}_{quantity}").get(method.replace("-", "_"))
     if curve is not None:
         panel.plot(curve.x, curve.mean, color=color, linestyle="--", linewidth=1, alpha=0.6)
-        low, high = (
-            [middle + side * spread for middle, spread in zip(curve.mean, curve.std, strict=True)]
-            for side in (-1, 1)
-        )
-        panel.fill_between(curve.x, low, high, color=color, alpha=0.07, linewidth=0)
+        panel.fill_between(curve.x, *curve.band, color=color, alpha=0.07, linewidth=0)
 
 
 def _our_line(panel: Any, lines: Sequence[Line], quantity: str, method: str, color: str) -> None:

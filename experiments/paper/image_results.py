@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import mean, stdev
+from statistics import mean
 
-from experiments.common import Line, table
+from experiments.common import Line, table, with_spread
 from experiments.paper.numbers import paper_curves
 
 
@@ -21,19 +21,13 @@ class Score:
         """The mean over the seeds."""
         return mean(self.values)
 
-    @property
-    def std(self) -> float:
-        """The standard deviation over the seeds; 0 where there is one."""
-        return stdev(self.values) if len(self.values) > 1 else 0.0
-
     def shown(self, unit: float = 1, digits: int = 3) -> str:
         """Mean ± deviation.
 
         >>> Score((0.1, 0.2)).shown(100, 1)
         '15.0 ± 7.1'
         """
-        spread = f" ± {unit * self.std:.{digits}f}" if len(self.values) > 1 else ""
-        return f"{unit * self.mean:.{digits}f}{spread}"
+        return with_spread([unit * value for value in self.values], digits)
 
 
 def score(lines: Sequence[Line], name: str, *, method: str, labels: int) -> Score | None:

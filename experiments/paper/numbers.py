@@ -19,6 +19,12 @@ class Curve:
     mean: list[float]
     std: list[float]
 
+    @property
+    def band(self) -> tuple[list[float], list[float]]:
+        """A deviation below the means, and one above."""
+        pairs = list(zip(self.mean, self.std, strict=True))
+        return [mean - std for mean, std in pairs], [mean + std for mean, std in pairs]
+
     def at(self, x: int) -> tuple[float, float]:
         """Mean and standard deviation at one x."""
         place = self.x.index(x)

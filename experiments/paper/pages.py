@@ -5,11 +5,10 @@ Cells are error % / loss, means over three seeds, or over as many as stand behin
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from experiments.common import Line, table
+from experiments.common import Line, read_lines, table
 from experiments.paper.claims import CLAIMS, claims_table, difference
 from experiments.paper.image_experiments import COLUMNS
 from experiments.paper.image_results import labels_in, score
@@ -36,8 +35,7 @@ KINDS = {
 
 def read(folder: str, **wanted: object) -> list[Line]:
     """The lines of a folder that have the wanted values."""
-    text = (RESULTS / folder / "results.jsonl").read_text()
-    lines = (json.loads(line) for line in text.splitlines())
+    lines = read_lines(RESULTS / folder / "results.jsonl")
     return [line for line in lines if wanted.items() <= line.items()]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from experiments.common import Line, table
-from experiments.figures import GREY, OURS, THIRD, canvas, save
+from experiments.figures import GREY, OURS, THIRD, canvas, legend, save
 from experiments.paper.numbers import NAME, Curve, paper_curve
 
 PAIRS = {"supervised": "supervised", "lga": "lga", "lga-best": "lga"}  # our method, the paper's
@@ -128,8 +128,7 @@ def draw_synthetic(lines: Sequence[Line], out: Path) -> None:
         for method, name in NAMES.items():
             _band(panel, our_curve(lines, method, quantity), COLORS[method], "-", f"{name}, ours")
         panel.set(title=title, xlabel="iteration", ylim=LIMITS[quantity])
-    handles, labels = panels[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    legend(figure, panels[1], loc="outside lower center", ncols=5)
     trials = len({line["seed"] for line in lines})
     figure.suptitle(f"The synthetic shells: ours, {trials} trials, over the paper's 25 ({NAME})")
     save(figure, out / "synthetic")
@@ -140,12 +139,9 @@ def _band(panel: Any, curve: Curve, color: str, style: str, label: str) -> None:
         return
     paper = style == "--"
     panel.plot(curve.x, curve.mean, style, color=color, linewidth=1.3 if paper else 2, label=label)
-    low = [m - s for m, s in zip(curve.mean, curve.std, strict=True)]
-    high = [m + s for m, s in zip(curve.mean, curve.std, strict=True)]
     look: dict[str, Any] = {"hatch": "////", "facecolor": "none"} if paper else {"facecolor": color}
-    panel.fill_between(
-        curve.x, low, high, alpha=0.25 if paper else 0.2, edgecolor=color, linewidth=0, **look
-    )
+    look |= {"alpha": 0.25 if paper else 0.2, "edgecolor": color, "linewidth": 0}
+    panel.fill_between(curve.x, *curve.band, **look)
 
 
 def draw_shells(x: Tensor, y: Tensor, out: Path) -> None:

@@ -18,7 +18,7 @@ from math import sqrt
 from typing import Any
 
 from experiments.common import Line, Results, aligned, run_trials, table
-from experiments.figures import GREY, OURS, THIRD, canvas, save
+from experiments.figures import GREY, OURS, THIRD, canvas, legend, save
 from experiments.paper.image_experiments import Options
 from experiments.paper.numbers import paper_curve
 from experiments.paper.synthetic import SIZES, Settings, synthetic_trial
@@ -218,8 +218,7 @@ def draw_tuning(lines: Sequence[Line], options: Options) -> None:
         panel.set_title(TITLES[name] if key == "distance" else "")
         panel.set_ylabel(ROWS[key] if name == "learning_rate" else "")
         panel.set_ylim(*((0, 0.4) if key == "distance" else (0.45, 1.1)))
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    legend(figure, panels[0], loc="outside lower center", ncols=4)
     save(figure, options.out / "tuning")
 
 

@@ -7,14 +7,11 @@ from typing import Annotated
 
 import typer
 
-from experiments.common import listed, run, typed
+from experiments.common import commands_for, listed, run, typed
 
 NAME = "experiments.tabular"
-commands = typer.Typer(
-    help="The experiments on small tables. After an interruption the same command continues.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+commands = commands_for(
+    "The experiments on small tables. After an interruption the same command continues."
 )
 Sets = Annotated[str, typer.Option(help="Data sets, separated by commas; default: all.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Splits of each data set.")]

@@ -10,12 +10,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from experiments.common import Line, Results, aligned, run_trials, table
+from experiments.common import Line, Results, aligned, run_trials, table, with_spread
 from experiments.datasets.digits import digits
 from experiments.figures import GREY, canvas, save
 from experiments.figures import OURS as RED
@@ -92,8 +92,8 @@ def results_table(lines: Sequence[Line]) -> str:
         names = ("unlabeled", "right", "sure", "sure_right")
         unlabeled, right, sure, sure_right = (sum(line[name] for line in mine) for name in names)
         cells = [
-            _with_spread([100 * line["error"] for line in mine], 1),
-            _with_spread([line["loss"] for line in mine], 2),
+            with_spread([100 * line["error"] for line in mine], 1),
+            with_spread([line["loss"] for line in mine], 2),
             f"{100 * right / unlabeled:.1f}",
             f"{100 * sure / unlabeled:.0f}",
             f"{100 * sure_right / sure:.1f}" if sure else "–",
@@ -146,8 +146,3 @@ def draw_demo(lines: Sequence[Line], labels: int, out: Path) -> None:
         panel.tick_params(length=0, labelsize=9)
     figure.suptitle(f"Digits with {labels} labels; ours in red", fontsize=13, weight="bold")
     save(figure, out / "digits")
-
-
-def _with_spread(numbers: Sequence[float], places: int) -> str:
-    spread = f" ± {stdev(numbers):.{places}f}" if len(numbers) > 1 else ""
-    return f"{mean(numbers):.{places}f}{spread}"

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 
 from experiments.common import Line, Results, aligned, run_trials, table
-from experiments.figures import GREY, OURS, THEIRS, canvas, save
+from experiments.figures import GREY, OURS, THEIRS, canvas, legend, save
 from experiments.tabular.data import SETS, Rows, scales, stratified
-from labelgrad.labels.rules import LEAD, SCALE, SUREST, Evidence, LazyAdam, usual_scale
+from labelgrad.labels.rules import LEAD, SCALE, SUREST, Evidence, LazyAdam
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.models.mlp import MLP
 from labelgrad.objective import Objective
@@ -66,7 +66,7 @@ def rule_trial(
     def objective() -> Objective:
         if kind == "supervised":
             return Supervised()
-        scale = setting * usual_scale(loss)
+        scale = setting * SCALE["values" if rows.classes is None else "classes"]
         rule = LazyAdam(setting) if kind == "lga" else Evidence(scale)
         return SUPERVISED_WEIGHT * Supervised() + LGA(len(others), width, loss=loss, rule=rule)
 
@@ -231,7 +231,6 @@ def draw_label_rules(lines: Sequence[Line], out: Path) -> None:
         panel.set_ylim(0, None)
     for panel in panels[len(sets) :]:
         panel.set_axis_off()
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    legend(figure, panels[0], loc="outside lower center", ncols=3)
     figure.suptitle("Test loss, when the one setting is moved from its usual value")
     save(figure, out / "bench")

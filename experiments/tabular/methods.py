@@ -101,20 +101,28 @@ def _catboost(name: str, seed: int) -> Any:
 
 def _baseline(name: str) -> Callable[[Rows, int], list[Predictions]]:
     def fit(rows: Rows, seed: int) -> list[Predictions]:
-        wanted = rows.x_test, rows.x[~rows.given]
         if rows.classes is None:  # in standard deviations of the given values
             y = rows.y[rows.given]
             mean, scale = y.mean(), y.std() or 1.0
             model = _regressors(rows, seed)[name]().fit(rows.x[rows.given], (y - mean) / scale)
-            test, others = (np.ravel(model.predict(x)) * scale + mean for x in wanted)
-            return [Predictions(name, test, others)]
+            found = predictions(name, model, rows)
+            return [Predictions(name, found.test * scale + mean, found.unlabeled * scale + mean)]
         seen = np.ones(len(rows.y), bool) if name in SEMI_SUPERVISED else rows.given
         labels = rows.partial.astype(int)[seen]
         model = _classifiers(rows, seed)[name]().fit(rows.x[seen], labels)
-        test, others = (probabilities(model, x, rows) for x in wanted)
-        return [Predictions(name, test, others)]
+        return [predictions(name, model, rows)]
 
     return fit
+
+
+def predictions(name: str, model: Any, rows: Rows, extra: Line | None = None) -> Predictions:
+    """What a model predicts for the test rows, and for the rows whose label was not given."""
+    wanted = rows.x_test, rows.x[~rows.given]
+    if rows.classes is None:
+        test, others = (np.ravel(model.predict(x)) for x in wanted)
+    else:
+        test, others = (probabilities(model, x, rows) for x in wanted)
+    return Predictions(name, test, others, extra)
 
 
 def probabilities(model: Any, x: Array, rows: Rows) -> Array:
@@ -134,13 +142,10 @@ def whole(part: Array, classes: Any, rows: Rows) -> Array:
 
 def predicted(name: str, model: Any, rows: Rows, extra: Line | None = None) -> Predictions:
     """The predictions of one of our estimators; for the fitted rows, the labels it imputed."""
-    test, others = rows.x_test, rows.x[~rows.given]
     if rows.classes is None:
-        return Predictions(
-            name, np.ravel(model.predict(test)), np.ravel(model.predict(others)), extra
-        )
-    unlabeled = whole(model.label_distributions_[~rows.given], model.classes_, rows)
-    return Predictions(name, probabilities(model, test, rows), unlabeled, extra)
+        return predictions(name, model, rows, extra)
+    imputed = whole(model.label_distributions_[~rows.given], model.classes_, rows)
+    return Predictions(name, probabilities(model, rows.x_test, rows), imputed, extra)
 
 
 def _stacked(rows: Rows, seed: int, **options: Any) -> tuple[Any, Any]:
@@ -154,21 +159,17 @@ def _stacked(rows: Rows, seed: int, **options: Any) -> tuple[Any, Any]:
     return model, student
 
 
-def _distilled(student: Any, rows: Rows) -> Predictions:
-    """The student's own predictions: the labels that were imputed are the ensemble's."""
-    wanted = rows.x_test, rows.x[~rows.given]
-    if rows.classes is None:
-        test, others = (np.ravel(student.predict(x)) for x in wanted)
-    else:
-        test, others = (probabilities(student, x, rows) for x in wanted)
-    return Predictions("student", test, others)
-
-
 def _ensemble(rows: Rows, seed: int) -> list[Predictions]:
-    """One fit gives the ensemble, its student, and the ensemble without LGA."""
+    """One fit gives the ensemble, its student, and the ensemble without LGA.
+
+    The student's are its own predictions: the labels that were imputed are the ensemble's.
+    """
     model, student = _stacked(rows, seed)
     weights = {name: round(float(weight), 5) for name, weight in model.weights_.items()}
-    found = [predicted("pool", model, rows, extra={"weights": weights}), _distilled(student, rows)]
+    found = [
+        predicted("pool", model, rows, extra={"weights": weights}),
+        predictions("student", student, rows),
+    ]
     lga = [name for name in weights if "lga" in name]
     return [*found, predicted("pool-without-lga", model.without(*lga), rows)]
 
@@ -186,7 +187,7 @@ def ensemble_and_networks(rows: Rows, seed: int, steps: int | None) -> list[Pred
         Predictions(name, whole(of_test[name], model.classes_, rows), of_others[name])
         for name in DEFAULT_NETWORKS
     ]
-    return [*networks, predicted("pool", model, rows), _distilled(student, rows)]
+    return [*networks, predicted("pool", model, rows), predictions("student", student, rows)]
 
 
 def _lga(rows: Rows, seed: int) -> list[Predictions]:
@@ -196,11 +197,7 @@ def _lga(rows: Rows, seed: int) -> list[Predictions]:
 def _supervised_network(rows: Rows, seed: int) -> list[Predictions]:
     """LGA's network on the labeled rows alone."""
     model = _estimator(rows, seed).fit(rows.x[rows.given], rows.y[rows.given])
-    if rows.classes is None:
-        return [predicted("supervised-network", model, rows)]
-    wanted = rows.x_test, rows.x[~rows.given]
-    test, others = (probabilities(model, x, rows) for x in wanted)
-    return [Predictions("supervised-network", test, others)]
+    return [predictions("supervised-network", model, rows)]
 
 
 def _estimator(rows: Rows, seed: int) -> Any:

@@ -9,20 +9,15 @@ from typing import Annotated
 import torch
 import typer
 
-from experiments.common import run, typed
+from experiments.common import commands_for, read_lines, run, typed
 from experiments.datasets.cifar10 import CLASSES
-from experiments.whole.figures import draw_classes, draw_labels, read, results_table
+from experiments.whole.figures import draw_classes, draw_labels, results_table
 from experiments.whole.settings import Settings
 from experiments.whole.slopes import slope_accuracy
 from experiments.whole.trial import Trial
 
 NAME = "experiments.whole"
-commands = typer.Typer(
-    help="All of a image set with few labels, on one core.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+commands = commands_for("All of a image set with few labels, on one core.")
 
 
 @commands.command(epilog="Example: train lga --seed 1 --set visits=20 --set width=32 --test")
@@ -63,12 +58,12 @@ def figures(
     ] = None,
 ) -> None:
     """Print the table of a folder's results and draw how imputed labels learn."""
-    lines = read(out / "results.jsonl")
+    lines = read_lines(out / "results.jsonl")
     typer.echo(results_table([line for line in lines if "test_error" in line]))
     learned = [line for line in lines if "imputed_accuracy" in line["curve"]]
     draw_labels([line for line in learned if line["seed"] == 0], out / "imputed-labels.png")
     if labels is not None:
-        draw_classes(read(labels), CLASSES, out / "imputed-labels-by-class.png")
+        draw_classes(read_lines(labels), CLASSES, out / "imputed-labels-by-class.png")
 
 
 @commands.command(epilog="Example: slopes --out results/whole-cifar10")

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import mean, stdev
-from typing import Any
 
-from experiments.common import table
+from experiments.common import Line, table, with_spread
 from experiments.figures import canvas, save
 from experiments.whole.settings import Settings
-
-Line = dict[str, Any]
-
-
-def read(path: Path) -> list[Line]:
-    """The lines of a file of JSON lines."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def results_table(lines: Sequence[Line]) -> str:
@@ -39,11 +29,11 @@ def results_table(lines: Sequence[Line]) -> str:
     for name, group in groups.items():
         width, visits = group[0]["settings"]["width"], group[0]["visits"]
         numbers = [
-            _spread([100 * line["test_error"] for line in group], 1),
-            _spread([line["test_loss"] for line in group], 2),
-            _spread([line["best_loss_test_loss"] for line in group], 2),
-            _spread([100 * line["last_test_error"] for line in group], 1),
-            _spread([line["last_test_loss"] for line in group], 2),
+            with_spread([100 * line["test_error"] for line in group], 1),
+            with_spread([line["test_loss"] for line in group], 2),
+            with_spread([line["best_loss_test_loss"] for line in group], 2),
+            with_spread([100 * line["last_test_error"] for line in group], 1),
+            with_spread([line["last_test_loss"] for line in group], 2),
         ]
         rows.append([name, f"{width}, {visits:g}", str(len(group)), *numbers])
     return table([*heads, "last error %", "last loss"], rows)
@@ -56,11 +46,6 @@ def _described(line: Line, lines: Sequence[Line]) -> str:
     varied = [name for name in usual if len({each[name] for each in alike}) > 1 and name != "seed"]
     settings = usual | line["settings"]
     return ", ".join([line["method"], *(f"{name} {settings[name]}" for name in varied)])
-
-
-def _spread(values: Sequence[float], digits: int) -> str:
-    shown = f"{mean(values):.{digits}f}"
-    return f"{shown} ± {stdev(values):.{digits}f}" if len(values) > 1 else shown
 
 
 def draw_labels(lines: Sequence[Line], path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -11,7 +11,7 @@ from experiments.whole.rules import ForgettingEvidence
 from experiments.whole.settings import Settings
 from labelgrad import LGA, VAT, Certainty, Evidence, FixMatch, FlexMatch, LazyAdam, Supervised
 from labelgrad.labels.rules import Rule
-from labelgrad.objective import Objective
+from labelgrad.objective import Objective, Weighed
 from labelgrad.schedules import Ramp, SmoothRamp
 from labelgrad.step import Step
 
@@ -23,33 +23,19 @@ RULES: dict[str, Callable[[Settings, int], Rule]] = {
 METHODS = ("supervised", *RULES, "lga-strong", "vat", "fixmatch", "flexmatch")
 
 
-class StrongViews(Objective):
+class StrongViews(Weighed):
     """LGA whose labels train the model on strong views, each by its certainty.
 
     The labels learn from weak views as ever: the gap is of the labels' own gradient on these.
 
-    Parameters
-    ----------
-    term : LGA
-        The labels.
-
     Examples
     --------
-    >>> StrongViews(LGA(rows=10, width=3)).name
+    >>> StrongViews(Certainty(), LGA(rows=10, width=3)).name
     'lga'
 
     """
 
     shares_graph = False
-
-    def __init__(self, term: LGA):
-        super().__init__()
-        self.term = term
-
-    @property
-    def name(self) -> str:
-        """The name of its records."""
-        return self.term.name
 
     def forward(self, step: Step) -> Tensor:
         """The weighted mean loss of the strong views."""
@@ -57,20 +43,10 @@ class StrongViews(Objective):
         labels = self.term.each(step).labels
         outputs = step.extra_forward(step.strong_view())
         losses = F.cross_entropy(outputs, labels, reduction="none")
-        return (Certainty()(labels) * losses).mean()
+        return (self.weight(labels) * losses).mean()
 
-    def update(self, step: Step) -> None:
-        """Move the labels."""
-        self.term.update(step)
-
-    def leaves(self) -> Iterator[Objective]:
-        """Itself, and the labels."""
-        yield self
-        yield from self.term.leaves()
-
-    def extra_repr(self) -> str:
-        """The labels' settings."""
-        return repr(self.term)
+    def __repr__(self) -> str:
+        return f"StrongViews({self.term!r})"
 
 
 def objective(settings: Settings, rows: int, classes: int) -> Objective:
@@ -120,7 +96,7 @@ def _term(name: str, settings: Settings, rows: int, classes: int, steps: int) ->
             gradient_decay=settings.gradient_decay,
             slope="finite-difference",
         )
-        return StrongViews(labels) if name == "lga-strong" else labels
+        return StrongViews(Certainty(), labels) if name == "lga-strong" else labels
     if name == "vat":
         return SmoothRamp(0.4 * steps, settings.vat_weight) * VAT(settings.eps)
     match = FlexMatch(rows, classes) if name == "flexmatch" else FixMatch()

@@ -46,11 +46,6 @@ class ForgettingEvidence(Rule):
     metric_power = 0.25
 
     def __init__(self, scale: float = 5.0, decay: float = 0.8, lead: float = 5.67):
-        if not (scale > 0 and 0 <= decay <= 1 and lead > 0):
-            raise ValueError(
-                f"`scale` and `lead` must be positive and `decay` from 0 to 1, got {scale}, "
-                f"{lead} and {decay}."
-            )
         self.scale, self.decay, self.lead = scale, decay, lead
 
     def __repr__(self) -> str:

@@ -72,22 +72,6 @@ def _blend(other: Tensor, x: Tensor, strength: Tensor) -> Tensor:
     return other + (0.05 + 1.9 * strength) * (x - other)
 
 
-def _grey(x: Tensor) -> Tensor:
-    return x.mean(1, keepdim=True).expand_as(x)
-
-
-def _brightness(x: Tensor, strength: Tensor) -> Tensor:
-    return _blend(torch.zeros_like(x), x, strength)
-
-
-def _contrast(x: Tensor, strength: Tensor) -> Tensor:
-    return _blend(x.mean((1, 2, 3), keepdim=True).expand_as(x), x, strength)
-
-
-def _colour(x: Tensor, strength: Tensor) -> Tensor:
-    return _blend(_grey(x), x, strength)
-
-
 def _sharpness(x: Tensor, strength: Tensor) -> Tensor:
     padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
     return _blend(F.avg_pool2d(padded, 3, stride=1), x, strength)
@@ -96,10 +80,6 @@ def _sharpness(x: Tensor, strength: Tensor) -> Tensor:
 def _posterize(x: Tensor, strength: Tensor) -> Tensor:
     levels = 2 ** (4 + (4 * strength).floor())
     return ((x * levels).floor() / levels).clamp(0, 1)
-
-
-def _solarize(x: Tensor, strength: Tensor) -> Tensor:
-    return torch.where(x < strength, x, 1 - x)
 
 
 def _autocontrast(x: Tensor, strength: Tensor) -> Tensor:
@@ -134,12 +114,12 @@ def _entry(row: int, column: int, scale: float) -> Callable[[Tensor], Tensor]:
 
 
 COLOURS: dict[str, Change] = {
-    "brightness": _brightness,
-    "contrast": _contrast,
-    "colour": _colour,
+    "brightness": lambda x, strength: _blend(torch.zeros_like(x), x, strength),
+    "contrast": lambda x, strength: _blend(x.mean((1, 2, 3), keepdim=True), x, strength),
+    "colour": lambda x, strength: _blend(x.mean(1, keepdim=True), x, strength),
     "sharpness": _sharpness,
     "posterize": _posterize,
-    "solarize": _solarize,
+    "solarize": lambda x, strength: torch.where(x < strength, x, 1 - x),
     "autocontrast": _autocontrast,
     "equalize": _equalize,
 }

@@ -16,7 +16,7 @@ import polars as pl
 
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.task import Array, Classification, Task
-from labelgrad.files import write_pieces
+from labelgrad.files import write_whole
 
 SOURCES = ("given", "random", "by-class", "corrected", "accepted", "audit", "imputed")
 SOURCE_OF_SAMPLING = {"unknown": "given", "random": "random", "by-class": "by-class"}
@@ -272,4 +272,4 @@ def confident_labels(table: pl.DataFrame, above: float) -> pl.DataFrame:
 
 def save_labels(table: pl.DataFrame, path: str | Path) -> None:
     """Write a table of labels as CSV; the file takes its place when it is whole."""
-    write_pieces(Path(path), csv_pieces(table))
+    write_whole(Path(path), csv_pieces(table))

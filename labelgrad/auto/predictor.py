@@ -20,7 +20,7 @@ from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Examples, NewExamples, Preprocessor
 from labelgrad.auto.labels import id_column
 from labelgrad.auto.task import Array, Classification, Task, task_from_dict
-from labelgrad.files import json_bytes, read_json, unshared, write_pieces
+from labelgrad.files import json_bytes, read_json, unshared, write_whole
 
 if TYPE_CHECKING:
     from labelgrad.auto.run import Manifest
@@ -124,7 +124,7 @@ def save_predictions(
             count += len(part)
             skipped.extend(part.skipped)
 
-    write_pieces(Path(path), pieces())
+    write_whole(Path(path), pieces())
     return count, skipped
 
 

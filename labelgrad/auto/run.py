@@ -28,9 +28,9 @@ from labelgrad.auto.result import FILES, Result, read_result
 from labelgrad.auto.task import Array
 from labelgrad.distributed import current_group
 from labelgrad.files import (
-    Digested,
     digest_of,
     digest_of_file,
+    digested,
     read_sealed,
     replace_all,
     sealed_json,
@@ -123,21 +123,18 @@ def write_result_files(folder: Path, contents: Mapping[str, bytes | Iterable[byt
 
     Files of the result before that the new one does not have are removed, if nobody changed them.
     """
-    before: Mapping[str, str] = {}
-    if (folder / MANIFEST).exists():
-        with suppress(ValueError, OSError):
-            before = Manifest.of(folder).files
-    pieces = {
-        name: Digested([content] if isinstance(content, bytes) else content)
-        for name, content in contents.items()
-    }
+    try:
+        before = Manifest.of(folder).files
+    except (ValueError, OSError):
+        before = {}
+    seen = {name: hashlib.blake2b(digest_size=16) for name in contents}
 
     def manifest() -> Iterator[bytes]:  # runs after all others have been written
-        digests = {name: content.digest for name, content in pieces.items()}
+        digests = {name: content.hexdigest() for name, content in seen.items()}
         about = {"format": FORMAT, "version": labelgrad.__version__}
         yield sealed_json(about | {"files": digests})
 
-    files = {folder / name: content for name, content in pieces.items()}
+    files = {folder / name: digested(content, seen[name]) for name, content in contents.items()}
     replace_all({**files, folder / MANIFEST: manifest()})
     for name in before.keys() - contents.keys():
         with suppress(OSError):

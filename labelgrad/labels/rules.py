@@ -196,7 +196,8 @@ class Evidence(Rule):
         """Weigh one slope more, in place."""
         w, total, squares = values.unbind(1)  # each (rows, width)
         classes = isinstance(loss, CrossEntropy)
-        scale = usual_scale(loss) if self.scale is None else self.scale
+        usual = SCALE["classes" if classes else "values"]
+        scale = usual if self.scale is None else self.scale
         total.add_(slope)
         squares.add_(slope.square().sum(1, keepdim=True) if classes else slope.square())
         statistic = -total / squares.sqrt().clamp_min(_LEAST)
@@ -216,15 +217,6 @@ def lead(classes: int) -> float:
     [5.0, 5.0, 5.67, 8.07]
     """
     return max(LEAD, math.log(SUREST / (1 - SUREST) * max(1, classes - 1)))
-
-
-def usual_scale(loss: Loss) -> float:
-    """The default scale.
-
-    >>> usual_scale(CrossEntropy())
-    5.0
-    """
-    return SCALE["classes" if isinstance(loss, CrossEntropy) else "values"]
 
 
 def label_schedule(rows: int, width: int, batch_size: int, steps: int) -> Ramp:

@@ -167,30 +167,31 @@ class LabelTable(nn.Module):
         >>> [(rows, labels.shape) for rows, labels in table.parts()]
         [(slice(0, 5, None), torch.Size([5, 2]))]
         """
-        for rank in [self.group.rank] if own else range(self.group.size):
-            theirs, size = self.group.rows(self.rows, rank), self._part_size()
-            for start in range(theirs.start, theirs.stop, size):
-                rows = slice(start, min(start + size, theirs.stop))
-                if rank == self.group.rank:
-                    labels = self._labels_of(torch.arange(rows.start, rows.stop) - self.own.start)
-                else:
-                    labels = self.values.new_empty(rows.stop - rows.start, self.width)
-                yield rows, labels if own else self.group.broadcast(labels, rank)
-
-    def _part_size(self) -> int:
         # Whole catch-ups: what a row's comes to depends, in the last digit, on those beside it.
-        return max(1, PART // self.width // self._catch_up_size()) * self._catch_up_size()
+        at_once = max(1, PART // self.width // self._catch_up_size()) * self._catch_up_size()
+        for rank, rows in self._slices(at_once):
+            if rank == self.group.rank:
+                labels = self._labels_of(torch.arange(rows.start, rows.stop) - self.own.start)
+            else:
+                labels = self.values.new_empty(rows.stop - rows.start, self.width)
+            if not own:
+                yield rows, self.group.broadcast(labels, rank)
+            elif rank == self.group.rank:
+                yield rows, labels
+
+    def _slices(self, size: int) -> Iterator[tuple[int, slice]]:
+        """All rows, at most so many at a time, with the process whose they are."""
+        for rank in range(self.group.size):
+            theirs = self.group.rows(self.rows, rank)
+            for start in range(theirs.start, theirs.stop, size):
+                yield rank, slice(start, min(start + size, theirs.stop))
 
     def _catch_up_size(self) -> int:
         return max(1, CHUNK // (self.rule.horizon(self.values.dtype) * self.width))
 
     def _labels_of(self, here: Tensor) -> Tensor:
-        found = self.values.new_empty(len(here), self.width)
-        for part, place in zip(
-            here.split(self._catch_up_size()), found.split(self._catch_up_size()), strict=True
-        ):
-            place.copy_(self.loss.impute(self._caught_up(part)[0][:, 0]))
-        return found
+        parts = here.split(self._catch_up_size())
+        return torch.cat([self.loss.impute(self._caught_up(part)[0][:, 0]) for part in parts])
 
     def entropy(self, rows: Tensor | None = None) -> Tensor:
         """How undecided the soft labels of the given rows are, in nats: 0 is sure."""
@@ -214,19 +215,14 @@ class LabelTable(nn.Module):
     def row_parts(self, size: int) -> Iterator[tuple[slice, dict[str, Tensor]]]:
         """All that a checkpoint holds of the rows, at most `size` bytes at a time."""
         many = max(1, size * self.rows // self.nbytes)
-        for rank in range(self.group.size):
-            theirs = self.group.rows(self.rows, rank)
-            for start in range(theirs.start, theirs.stop, many):
-                rows = slice(start, min(start + many, theirs.stop))
-                at = slice(start - self.own.start, rows.stop - self.own.start)
-                parts = {}
-                for name, whole in (("values", self.values), ("counts", self.counts)):
-                    own = rank == self.group.rank
-                    part = (
-                        whole[at] if own else whole.new_empty(rows.stop - start, *whole.shape[1:])
-                    )
-                    parts[name] = self.group.broadcast(part, rank)
-                yield rows, parts
+        for rank, rows in self._slices(many):
+            parts = {}
+            for name, whole in (("values", self.values), ("counts", self.counts)):
+                part = whole.new_empty(rows.stop - rows.start, *whole.shape[1:])
+                if rank == self.group.rank:
+                    part = whole[rows.start - self.own.start : rows.stop - self.own.start]
+                parts[name] = self.group.broadcast(part, rank)
+            yield rows, parts
 
     def put_rows(self, rows: slice, saved: dict[str, Tensor]) -> None:
         """Take, of what `row_parts` gave, the rows that are this process's."""

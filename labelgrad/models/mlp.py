@@ -33,10 +33,7 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         # `len(x)` would be the same, but fix the batch size of an exported program.
         if x.ndim > 1 and x.shape[0] > PIECE and x.device.type == "cpu":
-            return torch.cat([self._pass(piece) for piece in x.split(PIECE)])
-        return self._pass(x)
-
-    def _pass(self, x: Tensor) -> Tensor:
+            return torch.cat([self.forward(piece) for piece in x.split(PIECE)])
         *hidden, last = self.layers
         for layer in hidden:
             x = layer(x).relu()

@@ -27,7 +27,7 @@ class FixMatch(Objective):
 
     def __init__(self, threshold: float = 0.95):
         super().__init__()
-        self.threshold = check_threshold("FixMatch", threshold)
+        self.threshold = check_threshold(type(self).__name__, threshold)
 
     def forward(self, step: Step) -> Tensor:
         probabilities = step.unlabeled_outputs.detach().softmax(-1)

@@ -12,36 +12,29 @@ from torch import Tensor
 
 from labelgrad.methods import Problem, register
 from labelgrad.objective import Objective
-from labelgrad.objectives.fixmatch import SEARCH, agreement
-from labelgrad.objectives.pseudo_label import check_threshold
+from labelgrad.objectives.fixmatch import SEARCH, FixMatch
 from labelgrad.step import Step
 
 NOT_SURE = -1
 
 
-class FlexMatch(Objective):
+class FlexMatch(FixMatch):
     """FixMatch with a threshold for each class, which follows how well the class is learned.
 
     >>> FlexMatch(rows=1000, classes=10).thresholds()[:2]
     tensor([0., 0.])
     """
 
-    shares_graph = False
-
     seen_as: Tensor  # (rows,): the class each row was last sure of, or NOT_SURE
 
     def __init__(self, rows: int, classes: int, threshold: float = 0.95):
-        super().__init__()
+        super().__init__(threshold)
         if rows < 1 or classes < 2:
             raise ValueError(
                 f"FlexMatch needs at least one row and two classes, got {rows} and {classes}."
             )
-        self.classes, self.threshold = classes, check_threshold("FlexMatch", threshold)
+        self.classes = classes
         self.register_buffer("seen_as", torch.full((rows,), NOT_SURE))
-
-    def forward(self, step: Step) -> Tensor:
-        probabilities = step.unlabeled_outputs.detach().softmax(-1)
-        return agreement(step, probabilities, self.weigh(probabilities))[0]
 
     def weigh(self, probabilities: Tensor) -> Tensor:
         """Which examples are above the threshold of their class, 1 or 0."""

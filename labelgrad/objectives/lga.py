@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelgrad.distributed import Group
-from labelgrad.functional import cosine, with_gradient
+from labelgrad.functional import cosine, mean_of, with_gradient
 from labelgrad.labels.alignment import SLOPES, Gap, forward_mode
 from labelgrad.labels.rules import Evidence, LazyAdam, Rule, label_schedule
 from labelgrad.labels.table import Drawn, LabelTable
@@ -109,8 +109,8 @@ class LGA(Objective):
 
     def update(self, step: Step) -> None:
         parts, pulled = step.parts, [part.saved[self] for part in step.parts]
-        labeled = _mean([part.labeled_gradient for part in parts])
-        pull = _mean([each.gradient for each in pulled])
+        labeled = mean_of([part.labeled_gradient for part in parts])
+        pull = mean_of([each.gradient for each in pulled])
         gap, scaled = self.gap(labeled, pull)
         # Labels of other processes' rows are moved there.
         slopes = torch.cat([self.slope(part, scaled)[: len(part.own_rows)] for part in parts])
@@ -172,10 +172,6 @@ class LGA(Objective):
         )
 
 
-def _mean(vectors: list[Tensor]) -> Tensor:
-    return vectors[0] if len(vectors) == 1 else torch.stack(vectors).mean(0)
-
-
 PASSES = 5  # a gradient, and the slope by forward mode
 SUPERVISED_WEIGHT = 0.1  # T, beside labels that hand over what the true ones say
 SPEED = SearchRange(0.4, 0.1, 1.0)
@@ -210,17 +206,6 @@ def lga_certain(problem: Problem, speed: float = 1.0) -> Objective:
     return Certainty() * lga(problem, speed)
 
 
-def _by_evidence(problem: Problem, scale: float | None, power: float | None) -> LGA:
-    return LGA(
-        problem.rows,
-        problem.width,
-        loss=problem.loss,
-        rule=Evidence(scale),
-        power=power,
-        slope=problem.slope,
-    )
-
-
 @register(
     "lga-evidence",
     "LGA without a rate: ours",
@@ -233,7 +218,8 @@ def lga_evidence(
     problem: Problem, scale: float | None = None, power: float | None = None
 ) -> Objective:
     """Labels without a rate; `scale` is how much their evidence weighs, `power` is the metric's."""
-    return _by_evidence(problem, scale, power)
+    rule, slope = Evidence(scale), problem.slope
+    return LGA(problem.rows, problem.width, loss=problem.loss, rule=rule, power=power, slope=slope)
 
 
 @register(
@@ -245,4 +231,4 @@ def lga_evidence(
 )
 def lga_linear(problem: Problem, scale: float = 1.0, power: float = 0.0) -> Objective:
     """Evidence in the Euclidean metric; the true labels speak through the gap alone (T = 0)."""
-    return _by_evidence(problem, scale, power)
+    return lga_evidence(problem, scale, power)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,25 +28,6 @@ from labelgrad.step import Batch
 
 Transform = Callable[[Tensor], Tensor]  # rows as they are stored to rows as a network sees them
 CHUNK = 2**24  # bytes that are looked at at once
-
-
-class Batches(Protocol):
-    """What a training draws from: so many examples, the batch of any step, a name for the data."""
-
-    batch_size: int
-
-    def __len__(self) -> int:
-        """How many examples there are to draw."""
-
-    @property
-    def labels(self) -> Tensor | None:
-        """The labels of all of them, or none."""
-
-    def batch(self, step: int) -> Batch:
-        """The batch of the given step."""
-
-    def fingerprint(self) -> str:
-        """A text that changes when any of the data, or the order they are drawn in, changes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,22 +136,40 @@ def _epoch(shuffle: Shuffle, epoch: int) -> Tensor:
     return torch.randperm(shuffle.count, generator=generator)
 
 
-class _Shuffled:
-    """Examples in the order of a seed; labeled and unlabeled ones shuffle differently."""
+class Batches:
+    """What a training draws from: examples in the order of a seed, the batch of any step.
+
+    Labeled and unlabeled examples shuffle differently.
+    """
 
     def __init__(self, examples: Examples, batch_size: int, seed: int):
         self.examples, self.batch_size, self.seed = examples, batch_size, seed
         self.order = Shuffle(len(examples), batch_size, seed, 0 if examples.y is None else 1)
 
     def __len__(self) -> int:
+        """How many examples there are to draw."""
         return len(self.examples)
 
     @property
     def labels(self) -> Tensor | None:
+        """The labels of all of them, or none."""
         return self.examples.labels
 
+    def batch(self, step: int) -> Batch:
+        """The batch of the given step."""
+        places = self.order.places(step)
+        return Batch(self.examples.take(places), self.examples.labels_at(places), places)
 
-class TensorBatches(_Shuffled):
+    def fingerprint(self) -> str:
+        """A text that changes when any of the data, or the order they are drawn in, changes."""
+        return self._described(self.examples.x.shape[1:], self.examples.fingerprint())
+
+    def _described(self, shape: Sequence[int], digest: str) -> str:
+        size = f"{len(self)} examples of {tuple(shape)} in batches of {self.batch_size}"
+        return f"{size}, seed {self.seed}, {digest}"
+
+
+class TensorBatches(Batches):
     """Shuffled minibatches, without end, of a tensor in memory or of some of its rows.
 
     NumPy arrays will do: what they hold is not copied, unless it must be made 32 bits.
@@ -201,15 +200,8 @@ class TensorBatches(_Shuffled):
         super().__init__(Examples(x, labels, rows, transform), batch_size, seed)
         _check_finite(x)
 
-    def batch(self, step: int) -> Batch:
-        places = self.order.places(step)
-        return Batch(self.examples.take(places), self.examples.labels_at(places), places)
 
-    def fingerprint(self) -> str:
-        return _described(self, tuple(self.examples.x.shape[1:]), self.examples.fingerprint())
-
-
-class DatasetBatches(_Shuffled):
+class DatasetBatches(Batches):
     """Shuffled minibatches that are read as they are needed: data larger than memory.
 
     `data` is any PyTorch `Dataset`, or anything that an array of row numbers can index, such as a
@@ -262,7 +254,7 @@ class DatasetBatches(_Shuffled):
             self._fingerprint = content.hexdigest()
         parts = [part for part in (self.examples.y, self.examples.rows) if part is not None]
         known = ", ".join([self._fingerprint, *map(content_digest, parts)])
-        return _described(self, tuple(first.shape[1:]), known)
+        return self._described(first.shape[1:], known)
 
     def _read_ahead(self, step: int) -> Tensor:
         if getattr(self._ahead, "step", None) != step:
@@ -375,11 +367,6 @@ def content_digest(data: Any) -> str:
 
 def _bytes(part: Tensor) -> Any:
     return part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-
-
-def _described(batches: Any, shape: Sequence[int], digest: str) -> str:
-    size = f"{len(batches)} examples of {tuple(shape)} in batches of {batches.batch_size}"
-    return f"{size}, seed {batches.seed}, {digest}"
 
 
 def _check_finite(x: Tensor) -> None:

@@ -17,7 +17,6 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ import torch
 from torch import Tensor
 
 from labelgrad.distributed import Group
-from labelgrad.files import digest, read_tensors, write_tensors
+from labelgrad.files import append_lines, digest, read_tensors, write_tensors
 from labelgrad.labels.table import LabelTable
 
 ROWS_SIZE = 2**26  # bytes of rows that are held at once, and of a table that is small
@@ -270,15 +269,12 @@ class Log:
     def _write(self, record: dict[str, Any]) -> None:
         if self.path is None:
             return
-        data = (json.dumps(record) + "\n").encode()
+        line = json.dumps(record)
         try:
-            with self.path.open("ab") as file:
-                file.write(data)
+            append_lines(self.path, [line])
         except OSError as error:
-            with suppress(OSError):  # half a line would stand before all that comes
-                os.truncate(self.path, self.position)
             raise CheckpointError(
                 f"{self.path} could not be written ({error}); make room and resume the run."
             ) from error
-        self.position += len(data)
-        self._content.update(data)
+        self.position += len(line) + 1
+        self._content.update(f"{line}\n".encode())

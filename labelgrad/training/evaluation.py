@@ -86,7 +86,7 @@ def evaluate(
     found = {"error": 0.0, "loss": float(loss(outputs, y))}
     if isinstance(loss, CrossEntropy):
         found["error"] = float((outputs.argmax(-1) != y).double().mean())
-        found["ece"] = calibration_error(outputs.softmax(-1), y)
+        found["ece"] = reliability(outputs.softmax(-1), y).ece
     else:
         found["error"] = float((outputs - y.reshape_as(outputs)).square().mean().sqrt())
     return found | {name: float(metric(outputs, y)) for name, metric in (metrics or {}).items()}
@@ -112,6 +112,9 @@ class Reliability:
 def reliability(probabilities: ArrayLike, labels: ArrayLike, *, bins: int = 15) -> Reliability:
     """Predictions in equal bins of their highest probability, and the calibration error.
 
+    The expected calibration error (Guo et al., 2017) is the mean distance of confidence from
+    accuracy, by confidence.
+
     >>> reliability([[0.75, 0.25], [0.75, 0.25]], [0, 1])
     Reliability(bins=(Bin(confidence=0.75, accuracy=0.5, count=2),), ece=0.25)
     """
@@ -124,17 +127,6 @@ def reliability(probabilities: ArrayLike, labels: ArrayLike, *, bins: int = 15) 
     filled = [(count, sure, good) for count, sure, good in sums.T.tolist() if count]
     error = sum(abs(sure - good) for _, sure, good in filled) / len(right)
     return Reliability(tuple(Bin(s / n, good / n, int(n)) for n, s, good in filled), error)
-
-
-def calibration_error(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> float:
-    """Expected calibration error: the mean distance of confidence from accuracy, by confidence.
-
-    Predictions are put into equal bins of their highest probability (Guo et al., 2017).
-
-    >>> calibration_error(torch.tensor([[0.75, 0.25], [0.75, 0.25]]), torch.tensor([0, 1]))
-    0.25
-    """
-    return reliability(probabilities, labels, bins=bins).ece
 
 
 def fit_temperature(logits: NDArray[Any], labels: NDArray[Any], *, penalty: float = 1.0) -> float:

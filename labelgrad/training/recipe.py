@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -16,12 +16,9 @@ import torch
 from torch import Tensor, nn
 
 import labelgrad
-from labelgrad.distributed import Group
+from labelgrad.distributed import Group, current_group
 from labelgrad.functional import random_numbers
-from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
-from labelgrad.schedules import Schedule
-from labelgrad.step import Views
 from labelgrad.training.batches import Batches, Examples
 from labelgrad.training.checkpoint import (
     CheckpointError,
@@ -32,7 +29,7 @@ from labelgrad.training.checkpoint import (
     restore_rows,
 )
 from labelgrad.training.evaluation import OURS, Metric, evaluate
-from labelgrad.training.trainer import ADAM, Groups, MakeOptimizer, Trainer, TrainingDivergedError
+from labelgrad.training.trainer import Trainer, TrainingDivergedError, TrainingSettings
 
 EvaluatedOn = Examples | tuple[Tensor, Tensor]
 OnRecord = Callable[[dict[str, Any]], None]
@@ -46,13 +43,12 @@ class RunSettings(TypedDict, total=False):
     truth: Tensor | None
     evaluate_every: int
     checkpoint_every: int
-    best_by: str
     metrics: Mapping[str, Metric] | None
     on_record: OnRecord | None
 
 
-@dataclass(frozen=True, eq=False)
-class Recipe:
+@dataclass(eq=False)
+class Recipe(TrainingSettings):
     """All that a training is made of; `run` starts it.
 
     `fit`, the estimators and the experiments all build one of these, and nothing else puts a
@@ -81,17 +77,6 @@ class Recipe:
     unlabeled: Batches | None = None
     _: KW_ONLY
     steps: int = 1000
-    learning_rate: float | Schedule = 1e-3
-    loss: Loss = field(default_factory=CrossEntropy)
-    views: Views | None = None
-    optimizer: MakeOptimizer = ADAM
-    groups: Groups | None = None
-    weight_average: float | None = None
-    clip_norm: float | None = None
-    accumulate: int = 1
-    autocast: torch.dtype | None = None
-    joint_pass: bool = False
-    seed: int = 0
     network_seed: int | None = None
     device: str | torch.device = "cpu"
 
@@ -106,19 +91,13 @@ class Recipe:
             objective if isinstance(objective, Objective) else objective(),
             self.labeled,
             self.unlabeled,
-            group=group,
-            **{name: getattr(self, name) for name in _OF_TRAINER},
+            group=group or current_group(),
+            **{each.name: getattr(self, each.name) for each in fields(TrainingSettings)},
         )
 
     def run(self, *, group: Group | None = None, **settings: Unpack[RunSettings]) -> Run:
         """The training as a run with these settings of `Run`, which survives being killed."""
         return Run(self.trainer(group=group), steps=self.steps, **settings)
-
-
-_OF_TRAINER = (  # fields of a recipe that are settings of its trainer
-    *("learning_rate", "optimizer", "groups", "loss", "views", "weight_average", "clip_norm"),
-    *("accumulate", "autocast", "joint_pass", "seed"),
-)
 
 
 class Run:
@@ -156,7 +135,6 @@ class Run:
         truth: Tensor | None = None,
         evaluate_every: int = 100,
         checkpoint_every: int = 1000,
-        best_by: str = "error",
         metrics: Mapping[str, Metric] | None = None,
         on_record: OnRecord | None = None,
     ):
@@ -165,14 +143,11 @@ class Run:
                 f"`steps`, `evaluate_every` and `checkpoint_every` must be at least 1, got "
                 f"{steps}, {evaluate_every} and {checkpoint_every}."
             )
-        self.trainer, self.steps, self.truth, self.best_by = trainer, steps, truth, best_by
+        self.trainer, self.steps, self.truth = trainer, steps, truth
         self.examples = dict(examples or {})
         self.metrics, self.on_record = dict(metrics or {}), on_record
         if taken := self.metrics.keys() & set(OURS):
             raise ValueError(f"{min(taken)!r} is always measured; choose another name.")
-        if best_by not in (*OURS, *self.metrics):
-            known = ", ".join((*OURS, *self.metrics))
-            raise ValueError(f"`best_by` must be one of {known}, got {best_by!r}.")
         self.evaluate_every, self.checkpoint_every = evaluate_every, checkpoint_every
         self.group, self._has_folder = trainer.group, folder is not None
         own = None if folder is None or self.group.rank else Path(folder)  # one process writes
@@ -238,7 +213,7 @@ class Run:
 
     def _keep_if_best(self, measured: dict[str, float]) -> None:
         # A small validation set ties often in error, and then the loss decides.
-        rank = [measured[self.best_by], measured["loss"]]
+        rank = [measured["error"], measured["loss"]]
         if self.best is None or rank < self.best.info["rank"]:
             weights = self.trainer.evaluated.state_dict()
             copy = {name: value.detach().clone() for name, value in weights.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,13 +13,13 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from labelgrad.distributed import Group, current_group
-from labelgrad.functional import flatten, mixed_seed
+from labelgrad.functional import flatten, mean_of, mixed_seed
 from labelgrad.labels.table import LabelTable
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
 from labelgrad.schedules import Schedule, check_count, check_rate, describe, value_at
 from labelgrad.shared_norm import has_batch_norm
-from labelgrad.step import Step, Views, bare, may_draw
+from labelgrad.step import Step, Views, bare
 from labelgrad.training.batches import Batches
 from labelgrad.training.checkpoint import State, pack_optimizer, unpack_optimizer
 from labelgrad.training.evaluation import as_outputs, evaluating
@@ -33,7 +34,25 @@ class TrainingDivergedError(RuntimeError):
     """A loss or gradient stopped being a finite number."""
 
 
-class Trainer:
+@dataclass(kw_only=True, eq=False)
+class TrainingSettings:
+    """What a `Recipe` hands on to its `Trainer`, which says what each is."""
+
+    learning_rate: float | Schedule = 1e-3
+    loss: Loss = field(default_factory=CrossEntropy)
+    views: Views | None = None
+    optimizer: MakeOptimizer = ADAM
+    groups: Groups | None = None
+    weight_average: float | None = None
+    clip_norm: float | None = None
+    accumulate: int = 1
+    autocast: torch.dtype | None = None
+    joint_pass: bool = False
+    seed: int = 0
+
+
+@dataclass(eq=False)
+class Trainer(TrainingSettings):
     """A model, an objective, two kinds of batches and an optimizer; a `Recipe` builds it.
 
     `step` moves the model once. `views` change the examples of a step at random (see
@@ -62,67 +81,47 @@ class Trainer:
     True
     """
 
-    def __init__(  # noqa: PLR0913 - settings
-        self,
-        model: nn.Module,
-        objective: Objective,
-        labeled: Batches,
-        unlabeled: Batches | None = None,
-        *,
-        learning_rate: float | Schedule = 1e-3,
-        optimizer: MakeOptimizer = ADAM,
-        groups: Groups | None = None,
-        loss: Loss | None = None,
-        views: Views | None = None,
-        weight_average: float | None = None,
-        clip_norm: float | None = None,
-        accumulate: int = 1,
-        autocast: torch.dtype | None = None,
-        joint_pass: bool = False,
-        seed: int = 0,
-        group: Group | None = None,
-    ):
-        self.model, self.objective = model, objective
+    model: nn.Module
+    objective: Objective
+    labeled: Batches
+    unlabeled: Batches | None = None
+    group: Group = field(default_factory=current_group, kw_only=True)
+
+    def __post_init__(self) -> None:
+        model, objective, unlabeled = self.model, self.objective, self.unlabeled
+        self.index = 0
         self._trained = [p for p in bare(model).parameters() if p.requires_grad]
         if not self._trained:
             raise ValueError(
                 f"the model must have parameters to train, and {type(bare(model)).__name__} has "
                 f"none that require a gradient."
             )
-        self.labeled, self.unlabeled = labeled, unlabeled
-        self.learning_rate, self.seed, self.index, self.views = learning_rate, seed, 0, views
-        self.weight_average, self.clip_norm = weight_average, clip_norm
-        self.accumulate, self.autocast, self.joint_pass = accumulate, autocast, joint_pass
-        self.loss: Loss = CrossEntropy() if loss is None else loss
         self._check_settings()
         self._check_labels()
         leaves = list(objective.leaves())
-        self.group = current_group() if group is None else group
         for term in leaves:
             term.join(self.group)
             term.begin(bare(model), self.loss, 0 if unlabeled is None else len(unlabeled))
         # What is remembered of a part would be kept until the last one: then there is less to gain.
-        alone = bare(model) is model and accumulate == 1
+        alone = bare(model) is model and self.accumulate == 1
         self._remember = alone and any(term.replays for term in leaves)
         # Two that each hand over a gradient of the unlabeled pass share it, as two LGA do.
         handed_over = sum(term.averaged and term.name != "supervised" for term in leaves)
         shared = handed_over > 1 or any(term.shares_graph for term in leaves)
-        self._keep_graph = joint_pass or shared
+        self._keep_graph = self.joint_pass or shared
         self._check_compiled()
         self._owned = any(term.owns_rows for term in leaves)
         self._averages = self.group.size > 1 and not all(term.averaged for term in leaves)
-        self._draws = may_draw(model)
         self._term = objective.name if len(leaves) == 1 else ""
-        rate = value_at(learning_rate, 0)
-        self.optimizer = optimizer(
-            self._trained if groups is None else groups(bare(model)), lr=rate
-        )
-        self._shares = [_share(group["lr"], rate) for group in self.optimizer.param_groups]
+        rate = value_at(self.learning_rate, 0)
+        parameters = self._trained if self.groups is None else self.groups(bare(model))
+        self.built_optimizer = self.optimizer(parameters, lr=rate)
+        self._shares = [_share(group["lr"], rate) for group in self.built_optimizer.param_groups]
         if not model.training:
             model.train()
         self._average: AveragedModel | None = None
-        if weight_average is not None:
-            ema = get_ema_multi_avg_fn(weight_average)
+        if self.weight_average is not None:
+            ema = get_ema_multi_avg_fn(self.weight_average)
             self._average = AveragedModel(bare(model), multi_avg_fn=ema, use_buffers=True)
         if self.group.size > 1:
             self._check_group()
@@ -140,7 +139,7 @@ class Trainer:
     def step(self) -> dict[str, float]:
         """Move the model once; returns the step, the loss and `term/name` of what terms report."""
         parts = self._next().cut(self.accumulate)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.built_optimizer.zero_grad(set_to_none=True)
         records = []
         for part in parts:
             part.records, part.term = {}, self._term
@@ -157,9 +156,9 @@ class Trainer:
         whole = parts[-1]
         whole.records, whole.term = {}, self._term
         self.objective.update(whole)
-        for group, share in zip(self.optimizer.param_groups, self._shares, strict=True):
+        for group, share in zip(self.built_optimizer.param_groups, self._shares, strict=True):
             group["lr"] = share * value_at(self.learning_rate, self.index)
-        self.optimizer.step()
+        self.built_optimizer.step()
         for term in self.objective.leaves():
             term.follow(bare(self.model))
         if self._average is not None:
@@ -170,7 +169,7 @@ class Trainer:
     def _means(self, records: Sequence[dict[str, Tensor]]) -> dict[str, float]:
         """What was recorded, as means over the parts that did so and over all processes."""
         names = list({name: None for record in records for name in record})
-        means = [_mean([each[name] for each in records if name in each]) for name in names]
+        means = [mean_of([each[name] for each in records if name in each]) for name in names]
         if self.group.size > 1 and means:
             means = list(self.group.average(torch.stack([value.double() for value in means])))
         return {name: value.item() for name, value in zip(names, means, strict=True)}
@@ -197,7 +196,6 @@ class Trainer:
             remember=self._remember,
             keep_graph=self._keep_graph,
             autocast=self.autocast,
-            draws=self._draws,
             group=self.group,
             owned=rows,
             joint_pass=self.joint_pass,
@@ -221,7 +219,7 @@ class Trainer:
         }
         if self._average is not None:
             tensors |= {f"average.{k}": value for k, value in self._average.state_dict().items()}
-        optimizer, groups = pack_optimizer(self.optimizer)
+        optimizer, groups = pack_optimizer(self.built_optimizer)
         return State({**tensors, **optimizer}, {"step": self.index, "optimizer": groups})
 
     def load(self, state: State) -> None:
@@ -233,7 +231,7 @@ class Trainer:
         self.objective.load_state_dict(state.part("objective"))
         if self._average is not None:
             self._average.load_state_dict(state.part("average"))
-        unpack_optimizer(self.optimizer, state.part("optimizer"), state.info["optimizer"])
+        unpack_optimizer(self.built_optimizer, state.part("optimizer"), state.info["optimizer"])
         self.index = step
 
     @property
@@ -241,13 +239,13 @@ class Trainer:
         """What must be the same for a checkpoint to be resumed; all of the data are read."""
         inner = bare(self.model)
         shapes = ", ".join(str(tuple(p.shape)) for p in inner.parameters())
-        defaults = sorted(self.optimizer.defaults.items())
+        defaults = sorted(self.built_optimizer.defaults.items())
         plain = {name: repr(value) for name, value in defaults if name != "lr"}
         return {
             "model": f"{type(inner).__name__}: {shapes}",
             "objective": repr(self.objective),
             "loss": repr(self.loss),
-            "optimizer": f"{type(self.optimizer).__name__}: {plain}",
+            "optimizer": f"{type(self.built_optimizer).__name__}: {plain}",
             "learning_rate": describe(self.learning_rate),
             "groups": ", ".join(f"{share:g}" for share in self._shares),
             "views": repr(self.views),
@@ -360,7 +358,3 @@ def _share(own: float, rate: float) -> float:
             f"at 0 cannot scale it; let the schedule begin above 0."
         )
     return own / rate
-
-
-def _mean(values: list[Tensor]) -> Tensor:
-    return values[0] if len(values) == 1 else torch.stack(values).mean()

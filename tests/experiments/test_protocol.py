@@ -54,7 +54,7 @@ def test_rates_batches_and_the_optimizer_are_the_protocols(method):
         trainer.learning_rate(step) for step in (0, 399_999, 400_000, 499_999)
     ] == pytest.approx([rate, rate, 0.2 * rate, 0.2 * rate])
     assert len(trainer.labeled.batch(0).x) == len(trainer.unlabeled.batch(0).x) == BATCH == 50
-    adam = trainer.optimizer.defaults
+    adam = trainer.built_optimizer.defaults
     assert (adam["betas"], adam["eps"], adam["weight_decay"]) == ((0.9, 0.999), 1e-8, 0)
 
 

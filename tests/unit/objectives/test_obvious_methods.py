@@ -12,6 +12,7 @@ from torch import nn
 from labelgrad import (
     LGA,
     VAT,
+    CrossEntropy,
     EntMin,
     FixMatch,
     FlexMatch,
@@ -136,7 +137,7 @@ def test_lga_is_algorithm_1_to_the_last_digits(values, decays, epsilon, schedule
     steps, (model, *batches) = 120, problem(values)
     first = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
     theta, labels = slow_lga(first, batches, steps, values, schedule, decays, epsilon)
-    loss = SquaredError() if values else None
+    loss = SquaredError() if values else CrossEntropy()
     lga = LGA(
         ROWS,
         CLASSES,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from labelgrad import MLP, SquaredError, evaluate
-from labelgrad.training.evaluation import calibration_error, evaluating, predict
+from labelgrad.training.evaluation import evaluating, predict, reliability
 from tests.conftest import ConvNet
 
 
@@ -31,7 +31,7 @@ def test_calibration_error_is_its_definition(seed, rows, classes, bins):
     generator = torch.Generator().manual_seed(seed)
     probabilities = (3 * torch.randn(rows, classes, generator=generator).double()).softmax(-1)
     labels = torch.randint(classes, (rows,), generator=generator)
-    found = calibration_error(probabilities, labels, bins=bins)
+    found = reliability(probabilities, labels, bins=bins).ece
     assert found == pytest.approx(slow_ece(probabilities, labels, bins), abs=1e-9)
 
 
