@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from labelgrad.labels.rules import Evidence as Evidence
     from labelgrad.labels.rules import LazyAdam as LazyAdam
     from labelgrad.labels.table import LabelTable as LabelTable
+    from labelgrad.linear import LGALinearClassifier as LGALinearClassifier
     from labelgrad.losses import CrossEntropy as CrossEntropy
     from labelgrad.losses import SquaredError as SquaredError
     from labelgrad.models.mlp import MLP as MLP
@@ -60,6 +61,7 @@ _NAMES = {  # by module
     "objective": ["Certainty", "Objective"],
     "labels.rules": ["Evidence", "LazyAdam", "SGD"],
     "labels.table": ["LabelTable"],
+    "linear": ["LGALinearClassifier"],
     "losses": ["CrossEntropy", "SquaredError"],
     "models.mlp": ["MLP"],
     "models.wide_resnet": ["WideResNet"],

@@ -129,6 +129,7 @@ class PartlyLabeled:
     """What estimators of partly labeled rows share: how they read `y`, and how they score."""
 
     _known: Callable[[Any], tuple[Array, Array]]
+    _needs_unlabeled = True
 
     def _read_target(self, X: Any, y: Any) -> tuple[Array, Array]:
         """The known labels of the rows of X, and which rows have one."""
@@ -141,7 +142,7 @@ class PartlyLabeled:
                 f"y needs at least one labeled row, got none: all {len(labeled)} are marked "
                 f"unlabeled."
             )
-        if labeled.all():
+        if labeled.all() and self._needs_unlabeled:
             warnings.warn(
                 "y has no unlabeled row (-1, or NaN in a regression): the fit is supervised.",
                 stacklevel=4,

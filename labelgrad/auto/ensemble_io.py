@@ -71,7 +71,8 @@ CLASSES = {  # of scikit-learn, by their modules
     "ExtraTreeRegressor",
 }
 ALLOWED = {  # by the loader of skops: the types that it may build
-    "ObjectNode": {f"sklearn.{at}.{name}" for at in CLASSES for name in CLASSES[at].split()},
+    "ObjectNode": {f"sklearn.{at}.{name}" for at in CLASSES for name in CLASSES[at].split()}
+    | {"labelgrad.linear.LGALinearClassifier"},
     "TreeNode": {"sklearn.tree._tree.Tree"},
     "DictNode": {"builtins.dict"},
     "ListNode": {"builtins.list"},

@@ -7,9 +7,14 @@ For classes the ensemble is log-linear, in log-odds against the class prior π o
 so that a model with weight zero changes nothing, and weights of zero leave the prior. For
 regression it is the product of Gaussians with powers w_m: precisions add, and weigh the means.
 
-The weights minimize the loss of out-of-fold predictions plus a penalty on their distance from
-equal weights that has the strength of five labels: mean loss + 5/labels · Σ(w_m − 1/M)². The
-out-of-fold prediction of the ensemble uses, for each fold, weights fitted on the other folds.
+The weights are a scale s times shares v that add up to one, w = s·v. They minimize the loss of
+out-of-fold predictions plus two penalties, each with the strength of two labels:
+
+    mean loss + 2/labels · (Σ_m v_m log(M·v_m) + log² s)
+
+so that few labels leave equal shares and a scale near one: predictions never shrink to the prior.
+The out-of-fold prediction of the ensemble uses, for each fold, weights fitted on the other folds.
+Where one model alone has the lower out-of-fold loss, it gets all the weight.
 """
 
 from __future__ import annotations
@@ -25,8 +30,9 @@ from labelgrad.auto.cross_fit import CrossFit, Folds
 from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.task import Array, Classification, Task, clip_confidence, log_normalize
 
-PENALTY = 5.0  # labels
-MAX_WEIGHT, MIN_WEIGHT = 3.0, 2e-3  # smaller ones become zero
+PENALTY = 2.0  # labels
+MAX_SCALE, MIN_WEIGHT = 5.0, 2e-3  # smaller ones become zero
+UNTRUSTED = 1e-3  # share that a model starts from which must prove itself, per share of the others
 MIN_PROBABILITY = 0.01  # that a model may give one of few balanced classes
 MIN_PRECISION = 1e-9  # below, nothing is known of a value beyond its standardization
 MAX_FOR_PRIOR = 50_000  # unlabeled examples that the class prior is estimated on
@@ -49,17 +55,19 @@ def combine(predictions: Array, weights: Array, prior: Array) -> Array:
     return np.stack([(precision * mean).sum(0) / total, total**-0.5], axis=1)
 
 
-def fit_weights(predictions: Array, y: Array, start: Array, prior: Array, task: Task) -> Array:
-    """The weights of the lowest penalized loss; the penalty is on the distance from `start`."""
+def stacked_weights(predictions: Array, y: Array, start: Array, prior: Array, task: Task) -> Array:
+    """The weights of the lowest penalized loss; the shares are drawn to `start`."""
     from scipy.optimize import minimize
+    from scipy.special import softmax
 
     if not len(y):
         return start
     strength = PENALTY / len(y)
 
-    def loss(weights: Array) -> tuple[float, Array]:
-        combined, away = combine(predictions, weights, prior), weights - start
-        value = task.losses(combined, y).mean() + strength * (away**2).sum()
+    def loss(free: Array) -> tuple[float, Array]:
+        shares, scale = softmax(free[:-1]), np.exp(free[-1])
+        weights, apart = scale * shares, np.log(shares / start)
+        combined = combine(predictions, weights, prior)
         if len(prior):
             odds = predictions - np.log(prior)  # (models, n, classes)
             slopes = (np.exp(combined) * odds).sum(-1) - odds[:, np.arange(len(y)), y]
@@ -68,12 +76,38 @@ def fit_weights(predictions: Array, y: Array, start: Array, prior: Array, task: 
             mean, std = combined.T
             square = y**2 - 2 * y * own + 2 * own * mean - mean**2
             slopes = 0.5 * precision * (square - std**2)
-        return float(value), slopes.mean(1) + 2 * strength * away
+        by_weight = slopes.mean(1)
+        by_share = scale * by_weight + strength * (apart + 1)
+        by_scale = weights @ by_weight + 2 * strength * free[-1]
+        value = task.losses(combined, y).mean() + strength * (shares @ apart + free[-1] ** 2)
+        return float(value), np.append(shares * (by_share - shares @ by_share), by_scale)
 
-    bounds = [(0.0 if len(prior) else 1e-3, MAX_WEIGHT)] * len(predictions)
-    best = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
-    weights: Array = np.where(best < MIN_WEIGHT, 0.0, best)
-    return weights
+    begin, end = np.append(np.log(start), 0.0), np.log(MAX_SCALE)
+    bounds = [(-20.0, 20.0)] * len(start) + [(-end, end)]
+    best = minimize(loss, begin, jac=True, bounds=bounds, method="L-BFGS-B").x
+    weights = np.exp(best[-1]) * softmax(best[:-1])
+    return np.where(weights < MIN_WEIGHT, 0.0, weights)
+
+
+def fit_weights(
+    predictions: Array, y: Array, fold: Array, start: Array, prior: Array, task: Task
+) -> Array:
+    """Stacked weights, or all weight on one model if that has the lower out-of-fold loss.
+
+    Models that start from a small share are not used alone.
+    """
+    weights = stacked_weights(predictions, y, start, prior, task)
+    alone = np.flatnonzero(start == start.max())
+    if len(start) < 2 or len(np.unique(fold)) < 2:
+        return weights
+    total = 0.0
+    for one in np.unique(fold):
+        mine = fold == one
+        others = stacked_weights(predictions[:, ~mine], y[~mine], start, prior, task)
+        total += float(task.losses(combine(predictions[:, mine], others, prior), y[mine]).sum())
+    losses = [float(task.losses(predictions[place], y).sum()) for place in alone]
+    best = alone[np.argmin(losses)]
+    return np.eye(len(start))[best] if min(losses) < total else weights
 
 
 def _clipped(predictions: Sequence[Array], prior: Array) -> Array:
@@ -168,7 +202,7 @@ def stack(
     Parameters
     ----------
     cross_fits : sequence of CrossFit
-        The base models; those that are not `trusted` start from a weight of zero.
+        The base models; those that are not `trusted` start from a small weight.
     dataset : Dataset
         What they were fitted on; its unlabeled examples tell the class prior where every class
         has equally many labels.
@@ -187,17 +221,23 @@ def stack(
     task, y = dataset.task, dataset.y[folds.rows]
     is_classes = isinstance(task, Classification)
     prior = label_prior(dataset.y[dataset.labeled], task.columns) if is_classes else np.zeros(0)
-    start = np.array([float(each.trusted) for each in cross_fits])
-    start = start / start.sum() if start.any() else np.full(len(start), 1 / len(start))
+    start = np.array([1.0 if each.trusted else UNTRUSTED for each in cross_fits])
+    start = start / start.sum()
     predictions = _clipped([each.out_of_fold for each in cross_fits], prior)
-    weights = fit_weights(predictions, y, start, prior, task).tolist()
+    weights = fit_weights(predictions, y, folds.of, start, prior, task)
     fold_weights, out_of_fold = [], np.zeros((len(y), task.columns))
     for fold in range(len(folds)):
         mine = folds.of == fold
-        fold_weights.append(fit_weights(predictions[:, ~mine], y[~mine], start, prior, task))
+        given = predictions[:, ~mine], y[~mine], folds.of[~mine]
+        fold_weights.append(fit_weights(*given, start, prior, task))
         out_of_fold[mine] = combine(predictions[:, mine], fold_weights[-1], prior)
     out_of_fold = clip_confidence(out_of_fold) if is_classes else out_of_fold
     notes = []
+    if np.count_nonzero(weights) == 1 < len(weights):
+        notes.append(
+            f"Out of fold, stacking is no better than {cross_fits[weights.argmax()].name!r} alone, "
+            f"which gets all the weight."
+        )
     nothing = combine(predictions, np.zeros(len(cross_fits)), prior)
     if len(y) and (task.losses(nothing, y) - task.losses(out_of_fold, y)).mean() <= 0:
         what = "the class frequencies" if is_classes else "the mean of all values"
@@ -205,7 +245,7 @@ def stack(
             f"On held-out labels the base models are no better than {what}: do not rely on the "
             f"predictions."
         )
-    named = {each.name: weight for each, weight in zip(cross_fits, weights, strict=True)}
+    named = {each.name: float(each_w) for each, each_w in zip(cross_fits, weights, strict=True)}
     shares = prior, prior  # of the labels, and of all examples until they are known
     ensemble = Ensemble(cross_fits, named, fold_weights, *shares, out_of_fold, dataset, folds)
     ensemble = replace(ensemble, given_prior=class_prior, notes=notes)

@@ -18,10 +18,7 @@ from labelgrad.auto.base_models.base import FittedModel, log_probabilities, pred
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task
 
-C_GRID = np.geomspace(1e-3, 1e3, 13)  # of logistic regression; every second value for wide data
-C_PENALTY = 1.0  # labels; strength of the preference for C = 1 per squared factor of ten
 INNER_FOLDS = 4
-WIDE = 300  # columns
 TREE_PRIOR = 0.5  # votes shared by all classes: trees that agree may all be wrong
 TREE_STD = 0.1  # added to the standard deviation of the trees' values
 UNREACHED = 1e-9  # probability of a class that no label has spread to
@@ -88,7 +85,7 @@ class EstimatorModel:
         rows = np.arange(len(y)) if self.uses_unlabeled else known
         X = np.asarray(examples.X[rows], dtype=np.float64)
         estimator = make(Setting(y[known], X.shape[1], seed)).fit(X, y[rows])
-        return FittedEstimator(getattr(estimator, "best_estimator_", estimator), self.read, task)
+        return FittedEstimator(estimator, self.read, task)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,50 +141,6 @@ def read_trees(estimator: Any, X: Array, task: Task) -> Array:
         return log_probabilities(votes / (trees + TREE_PRIOR), estimator.classes_, task)
     values = np.stack([tree.predict(X) for tree in estimator.estimators_])
     return task.from_outputs(values.mean(0), values.std(0) + TREE_STD)
-
-
-def tuned_logistic_regression(setting: Setting) -> Any:
-    """Logistic regression, with C by cross-validation and a weak preference for C = 1."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GridSearchCV, StratifiedKFold
-
-    if setting.rarest < 2:  # nothing can be held out
-        return LogisticRegression(max_iter=500)
-    folds = min(INNER_FOLDS, setting.rarest)
-    splits = StratifiedKFold(folds, shuffle=True, random_state=setting.seed)
-    grid = C_GRID if setting.columns < WIDE else C_GRID[::2]
-
-    def best_penalized(results: dict[str, Any]) -> int:
-        penalty = C_PENALTY / len(setting.y) * np.log10(grid) ** 2
-        return int(np.argmax(results["mean_test_score"] - penalty))
-
-    search = GridSearchCV(
-        LogisticRegression(max_iter=300),
-        {"C": grid.tolist()},
-        scoring="neg_log_loss",
-        cv=splits,
-        refit=best_penalized,
-    )
-    return SearchInSpan(search) if setting.columns > len(setting.y) else search
-
-
-class SearchInSpan:
-    """A search for a linear model in the span of the examples, where its weights lie anyway.
-
-    An L2 penalty is the same in each orthonormal basis, and a hundred examples span at most a
-    hundred of a thousand columns. `best_estimator_` takes all columns.
-    """
-
-    def __init__(self, search: Any):
-        self.search = search
-
-    def fit(self, X: Array, y: Array) -> SearchInSpan:
-        """Search with fewer columns, and express the best model in all columns."""
-        basis = np.linalg.qr(X.T)[0]  # (columns, examples)
-        self.best_estimator_ = self.search.fit(X @ basis, y).best_estimator_
-        self.best_estimator_.coef_ = self.best_estimator_.coef_ @ basis.T
-        self.best_estimator_.n_features_in_ = X.shape[1]
-        return self
 
 
 def build(path: str, setting: Setting, *, seeded: str | None = None, **parameters: Any) -> Any:

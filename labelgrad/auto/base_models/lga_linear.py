@@ -31,6 +31,7 @@ from labelgrad.auto.class_prior import estimate_class_prior, label_prior
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task, clip_confidence, log_normalize
 from labelgrad.labels.rules import Evidence
+from labelgrad.linear import inner_folds
 from labelgrad.losses import CrossEntropy
 from labelgrad.training.batches import Shuffle
 from labelgrad.training.trainer import ADAM
@@ -43,7 +44,6 @@ PRIOR_MARGIN = 1.5  # times the regression's doubt; by more the prior must diffe
 VISITS, MIN_STEPS, MAX_STEPS = 25, 600, 3000  # of an unlabeled example; of a path
 MAX_UNLABELED = 6000  # examples to learn from
 POINTS, MAX_SAVED = 40, 2**26  # of a path; numbers that they may take
-INNER_FOLDS = 4
 MAX_OUTPUTS = 2000  # classes times paths; above, the last step is taken
 LOGIT_SCALES = np.geomspace(0.05, 3.0, 40)
 DOUBT = 2.0  # labels of uniform classes, added to the loss
@@ -150,18 +150,6 @@ def best_point(outputs: Array, y: Array, folds: list[Array]) -> tuple[int, float
     early = END_PREFERENCE / len(labels) * np.log(points / len(points)) ** 2
     scale_at, point = np.unravel_index((losses + early).argmin(), losses.shape)
     return int(point), float(LOGIT_SCALES[scale_at])
-
-
-def inner_folds(y: Array) -> list[Array]:
-    """Places of labels to hold out in turn, stratified; the only label of a class never is.
-
-    >>> [fold.tolist() for fold in inner_folds(np.array([0, 0, 0, 1, 1, 1, 2]))]
-    [[0, 4], [1, 5], [2], [3]]
-    """
-    counts = np.bincount(y)
-    several = np.flatnonzero(counts[y] > 1)
-    order = several[np.argsort(y[several], kind="stable")]
-    return [np.sort(order[n::INNER_FOLDS]) for n in range(min(INNER_FOLDS, len(order)))]
 
 
 def has_rare_class(X: Array, labels: Array, classes: int) -> Array:

@@ -44,12 +44,15 @@ def _family(
     return EstimatorModel(name, classifier, regressor, read=read)
 
 
-LINEAR = "sklearn.linear_model"
+LINEAR, METRIC = "sklearn.linear_model", "labelgrad.linear.LGALinearClassifier"
 SPREADING = partial(e.build, "sklearn.semi_supervised.LabelSpreading", kernel="knn", n_neighbors=10)
 ESTIMATORS = (
     EstimatorModel(
-        "linear", e.tuned_logistic_regression, partial(e.build, f"{LINEAR}.BayesianRidge")
+        "linear",
+        partial(e.build, METRIC, powers=(0,)),
+        partial(e.build, f"{LINEAR}.BayesianRidge"),
     ),
+    EstimatorModel("lga-metric", partial(e.build, METRIC), uses_unlabeled=True),
     EstimatorModel("self-training", e.self_training, uses_unlabeled=True),
     EstimatorModel("label spreading", SPREADING, read=e.read_spread_labels, uses_unlabeled=True),
     _family("random forest", "sklearn.ensemble.RandomForest", e.read_trees, **TREES),
@@ -73,7 +76,7 @@ BASE_MODELS: dict[str, Callable[[], BaseModel]] = {
 }
 DEFAULT = {
     "classification": (
-        *("linear", "self-training", "random forest", "extra trees"),
+        *("linear", "lga-metric", "self-training", "random forest", "extra trees"),
         *("neighbours", "label spreading"),
     ),
     "regression": ("linear", "random forest", "extra trees", "neighbours", "gaussian process"),

@@ -21,7 +21,7 @@ from labelgrad.auto.distillation import Student, distill
 from labelgrad.auto.evaluation import Evaluation, evaluate
 from labelgrad.auto.events import Events
 from labelgrad.auto.plain_values import built
-from labelgrad.auto.stacking import Ensemble, combine, fit_weights, stack
+from labelgrad.auto.stacking import Ensemble, combine, fit_weights, stack, stacked_weights
 from labelgrad.auto.task import Array, Classification, Regression, Task, log_normalize
 
 
@@ -208,15 +208,17 @@ def test_dask_is_a_switch_of_joblib() -> None:
 def test_weights_for_a_fold_never_saw_its_labels(classes: tuple[Fitted, Dataset, Array]) -> None:
     ensemble = classes[0].ensemble
     dataset, folds, equal = ensemble.dataset, ensemble.folds, {"no": 0.5, "yes": 0.5}
+    others_changed = False
     for fold in range(len(folds)):
         rows, permuted = folds.held_out(fold), dataset.y.copy()
         permuted[rows] = permuted[rows][::-1]  # as many labels of each class
         before = stack(ensemble.cross_fits, dataset, folds, equal)
-        after = stack(ensemble.cross_fits, dataset.with_labels(permuted), folds, equal)
+        after = stack(ensemble.cross_fits, replace(dataset, y=permuted), folds, equal)
         mine = folds.of == fold
         np.testing.assert_array_equal(after.fold_weights[fold], before.fold_weights[fold])
         np.testing.assert_array_equal(after.out_of_fold[mine], before.out_of_fold[mine])
-        assert before.weights != after.weights or (permuted == dataset.y).all()
+        others_changed |= not np.array_equal(after.fold_weights, before.fold_weights)
+    assert others_changed
 
 
 def test_the_ensemble_combines_in_log_odds_against_the_prior(
@@ -247,19 +249,43 @@ def test_the_gradient_of_the_stacking_loss_is_right(task: Task) -> None:
     else:
         predictions = np.stack([rng.normal(size=(3, 30)), 0.5 + rng.random((3, 30))], axis=-1)
         y, prior = rng.normal(size=30), np.zeros(0)
-    start = np.full(3, 1 / 3)
-    best = fit_weights(predictions, y, start, prior, task)
+    start = np.array([0.5, 0.3, 0.2])
+    best = stacked_weights(predictions, y, start, prior, task)
 
     def loss(weights: Array) -> float:
+        scale = weights.sum()
+        shares = weights / scale
+        penalty = (shares * np.log(shares / start)).sum() + np.log(scale) ** 2
         combined = combine(predictions, weights, prior)
-        return float(task.losses(combined, y).mean() + 5 / 30 * ((weights - start) ** 2).sum())
+        return float(task.losses(combined, y).mean() + 2 / 30 * penalty)
 
     for step in 1e-2 * np.concatenate([np.eye(3), -np.eye(3)]):
-        moved = np.clip(best + step, 1e-3, 3)
-        assert loss(moved) >= loss(best) - 1e-6
+        assert loss(np.maximum(best + step, 1e-9)) >= loss(best) - 1e-6
 
 
-def test_an_untrusted_model_starts_from_zero_and_can_earn_weight() -> None:
+def test_one_model_gets_all_weight_where_stacking_is_no_better() -> None:
+    rng, y = np.random.default_rng(0), np.arange(40) % 2
+    fold, start, prior = np.arange(40) % 4, np.full(3, 1 / 3), np.array([0.5, 0.5])
+    said = np.where(np.arange(40) < 4, 1 - y, y)  # wrong in one of ten, and nine tenths sure
+    right = np.log(np.where(np.eye(2)[said] > 0, 0.9, 0.1))
+    noise = log_normalize(3 * rng.normal(size=(2, 40, 2)))
+    weights = fit_weights(np.stack([noise[0], right, noise[1]]), y, fold, start, prior, TWO)
+    np.testing.assert_array_equal(weights, [0, 1, 0])
+    # Two models that know different examples are better together.
+    known = np.arange(40)[:, None] // 2 % 2
+    halves = np.stack([np.where(known == k, right, np.log(0.5)) for k in (0, 1)])
+    both = fit_weights(halves, y, fold, start[:2] * 1.5, prior, TWO)
+    assert (both > 0.2).all()
+
+
+def test_few_labels_never_shrink_predictions_to_the_prior() -> None:
+    rng, y = np.random.default_rng(0), np.arange(30) % 2
+    noise = log_normalize(2 * rng.normal(size=(6, 30, 2)))  # knows nothing
+    weights = stacked_weights(noise, y, np.full(6, 1 / 6), np.array([0.5, 0.5]), TWO)
+    assert weights.sum() > 0.2
+
+
+def test_an_untrusted_model_must_earn_its_weight() -> None:
     y = np.array([0, 1] * 60)
     folds = make_folds(y, TWO, 0)
     labels = y[folds.rows]
@@ -343,7 +369,7 @@ def test_one_label_for_each_class_holds_nothing_out() -> None:
     for label in (0, 1):
         place = np.flatnonzero(truth == label)[0]
         y[place] = label
-    fitted = fit_all(dataset.with_labels(y))
+    fitted = fit_all(replace(dataset, y=y))
     assert len(fitted.folds) == 0
     assert fitted.evaluation.examples == 0
     assert "No label could be held out" in fitted.evaluation.summary
