@@ -84,10 +84,10 @@ class LGALinearClassifier(PartlyLabeledClassifier, BaseEstimator):  # type: igno
         if not len(self.powers) or any(p != int(p) or p < 0 for p in self.powers):
             raise ValueError(f"`powers` must be whole numbers from 0 on, got {self.powers!r}.")
         codes = self._encode(X, y)
-        X = validate_data(self, X, dtype=np.float64)
+        examples: Array = validate_data(self, X, dtype=np.float64)
         labeled = np.flatnonzero(codes >= 0)
-        mean, target = X.mean(0), np.eye(len(self.classes_))[codes[labeled]]
-        centered = X - mean
+        mean, target = examples.mean(0), np.eye(len(self.classes_))[codes[labeled]]
+        centered = examples - mean
         folds = inner_folds(codes[labeled])
         heads, losses = [], []  # of each power, by strength
         for basis in metric_bases(centered, labeled, self.powers):
@@ -106,7 +106,7 @@ class LGALinearClassifier(PartlyLabeledClassifier, BaseEstimator):  # type: igno
         head = np.tensordot(weights, np.array(heads), 2)  # (columns + 1, K)
         self.power_weights_, self.coef_ = weights.sum(1), head[:-1].T
         self.intercept_ = head[-1] - mean @ head[:-1]
-        predicted = self._logits(X).argmax(1)
+        predicted = self._logits(examples).argmax(1)
         self.transduction_ = self.classes_[np.where(codes >= 0, codes, predicted)]
         return self
 

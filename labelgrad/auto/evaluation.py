@@ -120,6 +120,14 @@ class Evaluation:
     def _finding(self) -> str:
         if self.difference is None:
             return "The ensemble was evaluated"
+        models = [score for score in self.scores if score.weight is not None]
+        used = [score for score in models if score.weight]
+        if len(used) == 1 < len(models):
+            alone = f"tacking is no better than {used[0].name} alone"
+            is_supervised = used[0].group == LABELS_ONLY
+            return (
+                f"The unlabeled data did not help, and s{alone}" if is_supervised else f"S{alone}"
+            )
         if not any(score.group == UNLABELED for score in self.scores):
             return "No base model used unlabeled data"
         if self.difference.low > 0:

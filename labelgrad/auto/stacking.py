@@ -233,11 +233,6 @@ def stack(
         out_of_fold[mine] = combine(predictions[:, mine], fold_weights[-1], prior)
     out_of_fold = clip_confidence(out_of_fold) if is_classes else out_of_fold
     notes = []
-    if np.count_nonzero(weights) == 1 < len(weights):
-        notes.append(
-            f"Out of fold, stacking is no better than {cross_fits[weights.argmax()].name!r} alone, "
-            f"which gets all the weight."
-        )
     nothing = combine(predictions, np.zeros(len(cross_fits)), prior)
     if len(y) and (task.losses(nothing, y) - task.losses(out_of_fold, y)).mean() <= 0:
         what = "the class frequencies" if is_classes else "the mean of all values"

@@ -8,13 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 import labelgrad
 from labelgrad.auto.cli.console import Terminal, TerminalEvents
 from labelgrad.auto.config import FitConfig
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from labelgrad.auto.evaluation import Evaluation
 
 MAX_WORKERS = 8
 COMPARED = ("base_models", "keep_ensemble", "label_sampling", "class_prior", "time_budget")
@@ -129,14 +134,29 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
     with closing(TerminalEvents(console)) as events, cluster(dask):
         result = run_fit(data, out=out, resume=resume, events=events, **options)
     console.say(result.summary)  # the answer first, then what it rests on
-    board = result.leaderboard()
-    if len(board):
-        title = f"On {result.evaluation.examples} held-out labels"
-        console.table(title, board.columns, board.rows())
+    if result.evaluation.examples:
+        print_leaderboard(console, result.leaderboard(), result.evaluation)
     for note in result.notes:
         events.note(note)
     console.say(f"Report: {out / 'report.html'}")
     console.say(f"Labels: {out / 'labels.csv'}")
+
+
+def print_leaderboard(console: Terminal, board: pl.DataFrame, evaluation: Evaluation) -> None:
+    """The leaderboard in 80 columns."""
+    from labelgrad.auto.evaluation import shown_error
+
+    rows = []
+    for row in board.rows(named=True):
+        ends = [row[name] for name in ("error", "error_low", "error_high")]
+        error = None
+        if row["error"] is not None:
+            error, low, high = (shown_error(value, evaluation.task) for value in ends)
+            error = f"{error} ({low.removesuffix(' %')} – {high.removesuffix(' %')})"
+        name = f"{row['model']} *" if row["kept"] else row["model"]
+        rows.append((name, error, *(row[name] for name in ("loss", "weight", "seconds"))))
+    title = f"On {evaluation.examples} held-out labels; * is saved"
+    console.table(title, ("model", "error (95 % interval)", "loss", "weight", "seconds"), rows)
 
 
 @click.command(epilog="Example: labelgrad compare pets.csv --target kind --models linear,lga")
