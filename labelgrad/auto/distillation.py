@@ -41,6 +41,7 @@ from labelgrad.objective import Objective
 from labelgrad.objectives.distillation import Distillation
 from labelgrad.objectives.supervised import Supervised
 from labelgrad.schedules import Cosine, value_at
+from labelgrad.training.trainer import ADAM
 
 PART = 20_000  # examples that are predicted at once
 TRUE_LABELS = 0.1  # weight of their loss
@@ -133,15 +134,20 @@ def _train_on_rows(network: Network, lesson: Lesson, seed: int) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     with one_thread(), random_numbers(torch.device("cpu"), seed):
         module = network.make(lesson.examples, task).to(network.device).train()
-        optimizer = torch.optim.Adam(module.parameters())
+        optimizer = ADAM(module.parameters())
         for step in range(network.steps):
             for group in optimizer.param_groups:
                 group["lr"] = value_at(network.learning_rate, step)
+            drawn = [
+                torch.randint(len(rows), (min(BATCH, len(rows)),), generator=generator)
+                for rows, _, _ in sources
+            ]
+            places = [each[0][some.numpy()] for each, some in zip(sources, drawn, strict=True)]
+            outputs = module(scale(x[np.concatenate(places)]).to(network.device))  # one pass
             loss = torch.zeros(())
-            for rows, target, weight in sources:
-                some = torch.randint(len(rows), (min(BATCH, len(rows)),), generator=generator)
-                outputs = module(scale(x[rows[some.numpy()]]).to(network.device))
-                loss = loss + weight * task.loss(outputs, target[some].to(outputs))
+            parts = outputs.split([len(some) for some in drawn])
+            for (_, target, weight), some, part in zip(sources, drawn, parts, strict=True):
+                loss = loss + weight * task.loss(part, target[some].to(part))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
