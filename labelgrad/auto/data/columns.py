@@ -223,9 +223,12 @@ class Guess:
     holds: str
     formats: Sequence[Format | None] = (None,)  # None is how programs write numbers
     is_string: bool = False
+    numbers: pl.Series | None = None  # in strings that programs wrote
 
 
-def guess(name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = True) -> Guess:
+def guess(
+    name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = True, keep: bool = False
+) -> Guess:
     """Look at a column: plain numbers, or numbers or dates in formats, or texts.
 
     >>> ages = pl.DataFrame({"age": ["1", "NA", "3"], "pet": ["cat", "dog", ""]})
@@ -237,7 +240,7 @@ def guess(name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = Tru
         return Guess(name, holds, [DateFormat() if holds == DATES else None])
     numbers, texts = parse_cells(cells_of(name), None)
     if numbers.null_count() == texts.null_count():
-        return Guess(name, NUMBERS, is_string=True)
+        return Guess(name, NUMBERS, is_string=True, numbers=numbers if keep else None)
     different = texts.drop_nulls().unique(maintain_order=True)
     head = different.head(HEAD)
     if written.number_formats(head) and (found := written.number_formats(different)):

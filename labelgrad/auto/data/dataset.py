@@ -210,8 +210,7 @@ def read(
         raise ValueError(
             "`y` is for arrays and data frames; a file or folder has its labels in it."
         )
-    kinds = {kind: _preprocessor_class(kind) for kind in KINDS}
-    kind = next((name for name, each in kinds.items() if each.takes(data)), None)
+    kind = next((name for name in KINDS if _preprocessor_class(name).takes(data)), None)
     if kind is None:
         from labelgrad.auto.data.sources import SUFFIXES
 
@@ -224,7 +223,7 @@ def read(
             raise ValueError(
                 f"`{option}` is for {' or '.join(owners)}, and the data are {kind}; leave it out."
             )
-    return kinds[kind].read(data, y, config, events)
+    return _preprocessor_class(kind).read(data, y, config, events)
 
 
 def _preprocessor_class(kind: str) -> type[Preprocessor]:

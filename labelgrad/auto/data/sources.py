@@ -61,6 +61,11 @@ class Source:
         if not self.rows:
             raise ValueError(f"{self.name} has no rows below its header.")
 
+    @property
+    def is_large(self) -> bool:
+        """Whether its numbers are not held in memory."""
+        return 8 * self.rows * len(self.schema) >= LARGE
+
     def column(self, name: str) -> pl.Series:
         """All cells of a column."""
         with readable(self.name, "a table"):
@@ -284,8 +289,11 @@ def _lacks_cells(
 ) -> bool:
     """Whether rows may have too few cells, or none: polars fills them with nulls.
 
-    The number of separators in the file shows them.
+    The number of separators in the file shows them, if the last column has nulls.
     """
+    rows, nulls = frame.select(pl.len(), pl.last().null_count().alias("nulls")).collect().row(0)
+    if not nulls:
+        return False
     found, has_quotes, dtype = 0, False, np.uint8
     signs: Array = (
         np.frombuffer(content, dtype)
@@ -293,13 +301,13 @@ def _lacks_cells(
         else np.memmap(content, dtype, "r")
     )
     for part in (signs[start : start + 2**24] for start in range(0, len(signs), 2**24)):
-        found += int((part == ord(separator)).sum())
+        found += np.count_nonzero(part == ord(separator))
         has_quotes |= bool((part == ord('"')).any())
     if has_quotes:
         inside = pl.col(pl.String).str.count_matches(separator, literal=True).sum()
         found -= sum(frame.select(inside).collect(engine="streaming").row(0))
         found -= sum(name.count(separator) for name in header)
-    gaps, rows = len(header) - 1, frame.select(pl.len()).collect().item()
+    gaps = len(header) - 1
     return gaps == 0 or found < gaps * (rows + 1)
 
 

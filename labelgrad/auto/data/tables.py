@@ -71,7 +71,9 @@ class TablePreprocessor(Preprocessor):
             if name not in names:
                 raise ValueError(f"{source.name} has no column {name!r}; {_nearest(name, names)}")
         guesses = {
-            name: of_columns.guess(name, dtype, source.column, dates=name != target)
+            name: of_columns.guess(
+                name, dtype, source.column, dates=name != target, keep=not source.is_large
+            )
             for name, dtype in source.schema.items()
             if name not in config.text
         }
@@ -81,6 +83,9 @@ class TablePreprocessor(Preprocessor):
             formats += of_columns.settle_dates(guesses, source.column, config.dates)
         labels = _labels(source, y, target, guesses, config)
         guesses.pop(target or "", None)
+        plain = [each.numbers for each in guesses.values() if each.formats[0] is None]
+        numbers = [column for column in plain if column is not None]
+        source.frame = source.frame.with_columns(numbers)  # they are not parsed again
         prose = [
             name
             for name, found in guesses.items()
