@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -80,6 +80,7 @@ class Number:
            [0., 1.]], dtype=float32)
     """
 
+    kind: str = field(default="number", init=False, repr=False)
     name: str
     median: float = 0.0
     missing: bool = False
@@ -88,7 +89,6 @@ class Number:
     low: float = 0.0
     high: float = 0.0
     format: Format | None = None  # of strings; None is how programs write numbers
-    kind: ClassVar[str] = "number"
 
     @property
     def width(self) -> int:
@@ -140,12 +140,12 @@ class Category:
            [1., 0.]], dtype=float32)
     """
 
+    kind: str = field(default="category", init=False, repr=False)
     name: str
     texts: tuple[str, ...]
     other: bool
     missing: bool
     boolean: bool = False
-    kind: ClassVar[str] = "category"
 
     @property
     def width(self) -> int:
@@ -177,9 +177,9 @@ class Category:
 class Encoded:
     """Texts, as an encoder's features."""
 
+    kind: str = field(default="encoded", init=False, repr=False)
     name: str
     state: dict[str, Any] = field(repr=False)  # what the encoder needs to encode alike
-    kind: ClassVar[str] = "encoded"
 
     @property
     def width(self) -> int:
@@ -203,10 +203,10 @@ def column_from_dict(saved: Mapping[str, Any]) -> Column:
     """
     values = dict(saved)
     kind = values.pop("kind")
-    if kind == Category.kind:
-        return Category(**values | {"texts": tuple(values["texts"])})
-    if kind == Encoded.kind:
+    if kind == "encoded":
         return Encoded(**values)
+    if kind == "category":
+        return Category(**values | {"texts": tuple(values["texts"])})
     if form := values["format"]:
         values["format"] = DateFormat(**form) if "order" in form else NumberFormat(**form)
     return Number(**values)

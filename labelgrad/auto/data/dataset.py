@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ class NewExamples:
 class Preprocessor(ABC):
     """A kind of data: how it is read, and what was decided then, so that new data is treated alike.
 
-    `kind` is its name; `id_name` is what an example is called by in files for people: "row" or
+    A subclass is a dataclass that JSON can hold. `kind` is its name; `id_name` is what an example is called by in files for people: "row" or
     "file". A new kind is a module with such a class, and a line in `KINDS`.
     """
 
@@ -115,9 +115,9 @@ class Preprocessor(ABC):
         """New data, a path or an object, as the models see it."""
         return next(self.transform_in_parts(data, config, events, None))
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Everything that `transform` needs, as JSON can hold it, with "kind"."""
+        return asdict(self)  # type: ignore[call-overload]
 
     @classmethod
     @abstractmethod

@@ -9,7 +9,7 @@ import codecs
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Self
@@ -187,10 +187,6 @@ class FolderPreprocessor(Preprocessor):
         if before is None:
             raise ValueError(none_readable(skipped))
         yield replace(before, skipped=[*skipped, *refused.items()])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -36,17 +36,17 @@ class TablePreprocessor(Preprocessor):
     """How the columns of a table become features; new tables are treated alike.
 
     >>> from labelgrad.auto.data.columns import Category
-    >>> pets = TablePreprocessor((Category("pet", ("cat", "dog"), False, False),), "owner")
+    >>> pets = TablePreprocessor("owner", False, (Category("pet", ("cat", "dog"), False, False),))
     >>> new = pets.transform(pl.DataFrame({"pet": ["dog", "cat"]}), FitConfig())
     >>> new.examples.X, list(new.ids)
     (array([[0., 1.],
            [1., 0.]], dtype=float32), ['1', '2'])
     """
 
+    kind: str = field(default="table", init=False)
+    target: str | None
+    fine_tuned: bool
     columns: tuple[Column, ...]
-    target: str | None = None
-    fine_tuned: bool = False
-    kind = "table"
 
     @classmethod
     def takes(cls, data: Any) -> bool:
@@ -108,7 +108,7 @@ class TablePreprocessor(Preprocessor):
             )
         columns = tuple(of_columns.share_scale(by_name).values())
         states = [column.state for column in columns if isinstance(column, Encoded)]
-        preprocessor = cls(columns, target, fine_tuned=config.fine_tune > 0)
+        preprocessor = cls(target, config.fine_tune > 0, columns)
         return Dataset(
             preprocessor.features(source, features, config),
             labels.y,
@@ -196,17 +196,11 @@ class TablePreprocessor(Preprocessor):
             )
         return raw_inputs(only.state, texts_of(source, only.name), config)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The preprocessor as JSON can hold it."""
-        columns = [{"kind": column.kind, **asdict(column)} for column in self.columns]
-        saved = {"kind": self.kind, "target": self.target, "fine_tuned": self.fine_tuned}
-        return {**saved, "columns": columns}
-
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> TablePreprocessor:
         """The preprocessor of a saved run."""
         columns = tuple(of_columns.column_from_dict(column) for column in saved["columns"])
-        return cls(columns, saved["target"], saved["fine_tuned"])
+        return cls(saved["target"], saved["fine_tuned"], columns)
 
 
 def texts_of(source: Source, name: str) -> list[str | None]:
