@@ -137,8 +137,9 @@ class ArrayPreprocessor(Preprocessor):
                 f"`x` must have rows of the shape {self.shape}, as in the training data, got "
                 f"{x.shape[1:]}."
             )
-        for start in range(0, len(x), size or len(x)):
-            part = x[start : start + (size or len(x))]
+        size = size or len(x)
+        for start in range(0, len(x), size):
+            part = x[start : start + size]
             yield NewExamples(self.examples(part, config), RowIds(len(part), start))
 
     def examples(self, x: Array, config: FitConfig) -> Examples:

@@ -157,20 +157,18 @@ class Category:
         del first_row
         texts = as_text(cells)
         different = texts.unique()
-        codes: dict[object, int] = {text: code for code, text in enumerate(self.texts)}
-        codes |= {None: self.width - self.missing}
-        if self.boolean:
-            codes |= {TRUTH[text.lower()]: code for code, text in enumerate(self.texts)}
+        codes = {self._meaning(text): code for code, text in enumerate(self.texts)}
+        codes[None] = self.width - self.missing
         rare = len(self.texts) if self.other else self.width
-        found = [
-            codes.get(TRUTH.get(text.lower(), text) if self.boolean and text else text, rare)
-            for text in clean(different)
-        ]
+        found = [codes.get(self._meaning(text), rare) for text in clean(different)]
         return texts.replace_strict(different, found, return_dtype=pl.Int32).to_numpy()
 
     def encode(self, values: Array) -> Array:
         """Features (n, width) of parsed cells."""
         return np.eye(self.width + 1, self.width, dtype=np.float32)[values]
+
+    def _meaning(self, text: str | None) -> str | bool | None:
+        return TRUTH.get(text.lower(), text) if self.boolean and text else text
 
 
 @dataclass(frozen=True)
@@ -259,30 +257,25 @@ def settle_numbers(guesses: Mapping[str, Guess], cells_of: CellsOf, separator: s
         for wanted in ("unsure", ",", ".", "like thousands")
     )
     comma = not points and (bool(commas) or separator == ";")
-    for name in unsure:
-        guesses[name].formats = [
-            form
-            for form in guesses[name].formats
-            if isinstance(form, NumberFormat) and (form.decimal == ",") == comma
-        ]
+    for name in unsure:  # with a point, or with a comma
+        guesses[name].formats = [guesses[name].formats[comma]]
     dots = dots if comma and commas else []
     for name in dots:
         guesses[name].formats = [NumberFormat(",", ".")]
-    if points or commas:
+    why = (
+        "as is usual in a file with semicolons"
+        if comma
+        else "and nothing in the file says otherwise"
+    )
+    if shows := points or commas:
         sign = "point" if points else "comma"
-        why = f"as {join_few(points or commas, most=2)} has a decimal {sign}"
-    else:
-        usual = "as is usual in a file with semicolons"
-        why = usual if comma else "and nothing in the file says otherwise"
+        why = f"as {join_few(shows, most=2)} has a decimal {sign}"
     thousands = "marks between thousands"
-    read_as = {
-        "commas": (unsure, "decimal signs" if comma else thousands),
-        "dots": (dots, thousands),
-    }
+    commas_are = "decimal signs" if comma else thousands
     return [
         f"The {marks} of {join_few(names)} are read as {meaning}, {why}; write the numbers without "
         f"them if that is wrong."
-        for marks, (names, meaning) in read_as.items()
+        for marks, names, meaning in (("commas", unsure, commas_are), ("dots", dots, thousands))
         if names
     ]
 
@@ -410,8 +403,8 @@ def _fit_category(name: str, counts: pl.DataFrame) -> Category | str:
     if not total:
         return "empty"
     commonest = known["text"].head(MAX_CATEGORIES).to_list()
-    if different <= MAX_CATEGORIES and written.are_booleans(commonest):
-        spelled = {TRUTH[text.lower()]: text for text in reversed(commonest)}
+    spelled = {TRUTH.get(text.lower()): text for text in reversed(commonest)}
+    if different <= MAX_CATEGORIES and spelled.keys() == {True, False}:
         return Category(name, tuple(sorted(spelled.values())), False, missing, boolean=True)
     if different == 1 and not missing:
         return "constant"

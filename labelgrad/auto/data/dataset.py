@@ -88,8 +88,9 @@ class NewExamples:
 class Preprocessor(ABC):
     """A kind of data: how it is read, and what was decided then, so that new data is treated alike.
 
-    A subclass is a dataclass that JSON can hold. `kind` is its name; `id_name` is what an example is called by in files for people: "row" or
-    "file". A new kind is a module with such a class, and a line in `KINDS`.
+    A subclass is a dataclass that JSON can hold. `kind` is its name; `id_name` is what an example
+    is called by in files for people: "row" or "file". A new kind is a module with such a class, and
+    a line in `KINDS`.
     """
 
     kind: str
@@ -117,7 +118,8 @@ class Preprocessor(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that `transform` needs, as JSON can hold it, with "kind"."""
-        return asdict(self)  # type: ignore[call-overload]
+        saved: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
+        return saved
 
     @classmethod
     @abstractmethod

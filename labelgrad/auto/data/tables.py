@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +152,7 @@ class TablePreprocessor(Preprocessor):
         """All rows of X, some at a time; the features of encoders are given."""
         width = sum(column.width for column in self.columns)
         X = allocate((source.rows, width), np.float32, config.cache)
-        factors = np.array(self.factors(), np.float32) if encoded else None
+        factors = self.factors() if encoded else None
         names = [column.name for column in self.columns if not isinstance(column, Encoded)]
         done = 0
         for part in source.parts(names or list(source.schema)[:1], CHUNK):
@@ -171,20 +170,17 @@ class TablePreprocessor(Preprocessor):
             done += part.height
         return X
 
-    def factors(self) -> list[float]:
+    def factors(self) -> Array:
         """What each feature is multiplied by.
 
         An encoder gives hundreds of features where a number is one. So that neither drowns the
         other, each encoded column has the same share of the variance as all others together.
         """
-        plain = sum(column.width for column in self.columns if not isinstance(column, Encoded))
-        encoded = [column.width for column in self.columns if isinstance(column, Encoded)]
-        blocks, width = len(encoded) + (plain > 0), plain + sum(encoded)
-        return [
-            sqrt(width / (blocks * (column.width if isinstance(column, Encoded) else plain)))
-            for column in self.columns
-            for _ in range(column.width)
-        ]
+        widths = np.array([column.width for column in self.columns])
+        is_encoded = np.array([isinstance(column, Encoded) for column in self.columns])
+        plain = widths[~is_encoded].sum()
+        sizes = (is_encoded.sum() + (plain > 0)) * np.where(is_encoded, widths, plain)
+        return np.repeat(np.sqrt(widths.sum() / sizes), widths).astype(np.float32)
 
     def raw(self, source: Source, config: FitConfig) -> Array:
         """What an encoder that is fine-tuned takes of each row."""
