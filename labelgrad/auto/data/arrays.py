@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,10 @@ class ArrayPreprocessor(Preprocessor):
     array([[3.]], dtype=float32)
     """
 
+    kind: str = field(default="arrays", init=False)
     shape: tuple[int, ...]
     columns: tuple[Column, ...] = ()
     pixels: Pixels | None = None
-    kind = "arrays"
 
     @classmethod
     def takes(cls, data: Any) -> bool:
@@ -137,8 +137,9 @@ class ArrayPreprocessor(Preprocessor):
                 f"`x` must have rows of the shape {self.shape}, as in the training data, got "
                 f"{x.shape[1:]}."
             )
-        for start in range(0, len(x), size or len(x)):
-            part = x[start : start + (size or len(x))]
+        size = size or len(x)
+        for start in range(0, len(x), size):
+            part = x[start : start + size]
             yield NewExamples(self.examples(part, config), RowIds(len(part), start))
 
     def examples(self, x: Array, config: FitConfig) -> Examples:
@@ -154,15 +155,6 @@ class ArrayPreprocessor(Preprocessor):
             pairs = zip(self.columns, values, strict=True)
             X[start : start + PART] = np.hstack([column.encode(cells) for column, cells in pairs])
         return Examples(X)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The preprocessor as JSON can hold it."""
-        return {
-            "kind": self.kind,
-            "shape": list(self.shape),
-            "columns": [{"kind": column.kind, **asdict(column)} for column in self.columns],
-            "pixels": None if self.pixels is None else vars(self.pixels),
-        }
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> ArrayPreprocessor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -80,6 +80,7 @@ class Number:
            [0., 1.]], dtype=float32)
     """
 
+    kind: str = field(default="number", init=False, repr=False)
     name: str
     median: float = 0.0
     missing: bool = False
@@ -88,7 +89,6 @@ class Number:
     low: float = 0.0
     high: float = 0.0
     format: Format | None = None  # of strings; None is how programs write numbers
-    kind: ClassVar[str] = "number"
 
     @property
     def width(self) -> int:
@@ -140,12 +140,12 @@ class Category:
            [1., 0.]], dtype=float32)
     """
 
+    kind: str = field(default="category", init=False, repr=False)
     name: str
     texts: tuple[str, ...]
     other: bool
     missing: bool
     boolean: bool = False
-    kind: ClassVar[str] = "category"
 
     @property
     def width(self) -> int:
@@ -157,29 +157,27 @@ class Category:
         del first_row
         texts = as_text(cells)
         different = texts.unique()
-        codes: dict[object, int] = {text: code for code, text in enumerate(self.texts)}
-        codes |= {None: self.width - self.missing}
-        if self.boolean:
-            codes |= {TRUTH[text.lower()]: code for code, text in enumerate(self.texts)}
+        codes = {self._meaning(text): code for code, text in enumerate(self.texts)}
+        codes[None] = self.width - self.missing
         rare = len(self.texts) if self.other else self.width
-        found = [
-            codes.get(TRUTH.get(text.lower(), text) if self.boolean and text else text, rare)
-            for text in clean(different)
-        ]
+        found = [codes.get(self._meaning(text), rare) for text in clean(different)]
         return texts.replace_strict(different, found, return_dtype=pl.Int32).to_numpy()
 
     def encode(self, values: Array) -> Array:
         """Features (n, width) of parsed cells."""
         return np.eye(self.width + 1, self.width, dtype=np.float32)[values]
 
+    def _meaning(self, text: str | None) -> str | bool | None:
+        return TRUTH.get(text.lower(), text) if self.boolean and text else text
+
 
 @dataclass(frozen=True)
 class Encoded:
     """Texts, as an encoder's features."""
 
+    kind: str = field(default="encoded", init=False, repr=False)
     name: str
     state: dict[str, Any] = field(repr=False)  # what the encoder needs to encode alike
-    kind: ClassVar[str] = "encoded"
 
     @property
     def width(self) -> int:
@@ -203,10 +201,10 @@ def column_from_dict(saved: Mapping[str, Any]) -> Column:
     """
     values = dict(saved)
     kind = values.pop("kind")
-    if kind == Category.kind:
-        return Category(**values | {"texts": tuple(values["texts"])})
-    if kind == Encoded.kind:
+    if kind == "encoded":
         return Encoded(**values)
+    if kind == "category":
+        return Category(**values | {"texts": tuple(values["texts"])})
     if form := values["format"]:
         values["format"] = DateFormat(**form) if "order" in form else NumberFormat(**form)
     return Number(**values)
@@ -223,9 +221,12 @@ class Guess:
     holds: str
     formats: Sequence[Format | None] = (None,)  # None is how programs write numbers
     is_string: bool = False
+    numbers: pl.Series | None = None  # in strings that programs wrote
 
 
-def guess(name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = True) -> Guess:
+def guess(
+    name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = True, keep: bool = False
+) -> Guess:
     """Look at a column: plain numbers, or numbers or dates in formats, or texts.
 
     >>> ages = pl.DataFrame({"age": ["1", "NA", "3"], "pet": ["cat", "dog", ""]})
@@ -237,7 +238,7 @@ def guess(name: str, dtype: pl.DataType, cells_of: CellsOf, *, dates: bool = Tru
         return Guess(name, holds, [DateFormat() if holds == DATES else None])
     numbers, texts = parse_cells(cells_of(name), None)
     if numbers.null_count() == texts.null_count():
-        return Guess(name, NUMBERS, is_string=True)
+        return Guess(name, NUMBERS, is_string=True, numbers=numbers if keep else None)
     different = texts.drop_nulls().unique(maintain_order=True)
     head = different.head(HEAD)
     if written.number_formats(head) and (found := written.number_formats(different)):
@@ -256,30 +257,25 @@ def settle_numbers(guesses: Mapping[str, Guess], cells_of: CellsOf, separator: s
         for wanted in ("unsure", ",", ".", "like thousands")
     )
     comma = not points and (bool(commas) or separator == ";")
-    for name in unsure:
-        guesses[name].formats = [
-            form
-            for form in guesses[name].formats
-            if isinstance(form, NumberFormat) and (form.decimal == ",") == comma
-        ]
+    for name in unsure:  # with a point, or with a comma
+        guesses[name].formats = [guesses[name].formats[comma]]
     dots = dots if comma and commas else []
     for name in dots:
         guesses[name].formats = [NumberFormat(",", ".")]
-    if points or commas:
+    why = (
+        "as is usual in a file with semicolons"
+        if comma
+        else "and nothing in the file says otherwise"
+    )
+    if shows := points or commas:
         sign = "point" if points else "comma"
-        why = f"as {join_few(points or commas, most=2)} has a decimal {sign}"
-    else:
-        usual = "as is usual in a file with semicolons"
-        why = usual if comma else "and nothing in the file says otherwise"
+        why = f"as {join_few(shows, most=2)} has a decimal {sign}"
     thousands = "marks between thousands"
-    read_as = {
-        "commas": (unsure, "decimal signs" if comma else thousands),
-        "dots": (dots, thousands),
-    }
+    commas_are = "decimal signs" if comma else thousands
     return [
         f"The {marks} of {join_few(names)} are read as {meaning}, {why}; write the numbers without "
         f"them if that is wrong."
-        for marks, (names, meaning) in read_as.items()
+        for marks, names, meaning in (("commas", unsure, commas_are), ("dots", dots, thousands))
         if names
     ]
 
@@ -407,8 +403,8 @@ def _fit_category(name: str, counts: pl.DataFrame) -> Category | str:
     if not total:
         return "empty"
     commonest = known["text"].head(MAX_CATEGORIES).to_list()
-    if different <= MAX_CATEGORIES and written.are_booleans(commonest):
-        spelled = {TRUTH[text.lower()]: text for text in reversed(commonest)}
+    spelled = {TRUTH.get(text.lower()): text for text in reversed(commonest)}
+    if different <= MAX_CATEGORIES and spelled.keys() == {True, False}:
         return Category(name, tuple(sorted(spelled.values())), False, missing, boolean=True)
     if different == 1 and not missing:
         return "constant"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -88,8 +88,9 @@ class NewExamples:
 class Preprocessor(ABC):
     """A kind of data: how it is read, and what was decided then, so that new data is treated alike.
 
-    `kind` is its name; `id_name` is what an example is called by in files for people: "row" or
-    "file". A new kind is a module with such a class, and a line in `KINDS`.
+    A subclass is a dataclass that JSON can hold. `kind` is its name; `id_name` is what an example
+    is called by in files for people: "row" or "file". A new kind is a module with such a class, and
+    a line in `KINDS`.
     """
 
     kind: str
@@ -115,9 +116,10 @@ class Preprocessor(ABC):
         """New data, a path or an object, as the models see it."""
         return next(self.transform_in_parts(data, config, events, None))
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Everything that `transform` needs, as JSON can hold it, with "kind"."""
+        saved: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
+        return saved
 
     @classmethod
     @abstractmethod
@@ -210,8 +212,7 @@ def read(
         raise ValueError(
             "`y` is for arrays and data frames; a file or folder has its labels in it."
         )
-    kinds = {kind: _preprocessor_class(kind) for kind in KINDS}
-    kind = next((name for name, each in kinds.items() if each.takes(data)), None)
+    kind = next((name for name in KINDS if _preprocessor_class(name).takes(data)), None)
     if kind is None:
         from labelgrad.auto.data.sources import SUFFIXES
 
@@ -224,7 +225,7 @@ def read(
             raise ValueError(
                 f"`{option}` is for {' or '.join(owners)}, and the data are {kind}; leave it out."
             )
-    return kinds[kind].read(data, y, config, events)
+    return _preprocessor_class(kind).read(data, y, config, events)
 
 
 def _preprocessor_class(kind: str) -> type[Preprocessor]:

@@ -9,7 +9,7 @@ import codecs
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Self
@@ -39,68 +39,7 @@ PART = 2048  # files of new data that are read at once
 MAX_BYTES = 4_000_000  # of a file that are read
 Files = dict[str, Path]  # by name relative to the folder
 Skipped = list[tuple[str, str]]  # name, reason
-
-
-@dataclass(frozen=True)
-class LabeledFiles:
-    """The files of a folder that are examples, and the labels of those that have one."""
-
-    files: Files
-    labels: Mapping[str, str]
-    where: str  # what sentences call the labels
-    by_folder: bool  # whether sub-folders are the classes
-    refused: Mapping[str, str]
-    notes: Sequence[str]
-
-
-def labeled_files(
-    folder: Path, config: FitConfig, suffixes: tuple[str, ...], what: str
-) -> LabeledFiles:
-    """The examples of a folder, with labels from a CSV file or from the names of sub-folders.
-
-    Parameters
-    ----------
-    folder
-        With a sub-folder for each class and `unlabeled`, or with a file labels.csv.
-    config
-        Its `labels` is another CSV file.
-    suffixes
-        Of files that are examples; files that the CSV lists always are.
-    what
-        "images" or "texts".
-
-    Returns
-    -------
-    LabeledFiles
-    """
-    inside, refused = list_files(folder)
-    by_folder = config.labels is None and LABELS_FILE not in inside
-    examples = [name for name in inside if name.lower().endswith(suffixes)]
-    if by_folder:
-        labels, where = {name: folder_label(name) for name in examples}, f"The folder {folder}"
-        loose = sum("/" not in name for name in labels)
-        outside = f"{what.capitalize()} outside the sub-folders are unlabeled: {loose}."
-        notes = [outside] if loose else []
-    else:
-        path = inside[LABELS_FILE] if config.labels is None else Path(config.labels)
-        if not path.is_file():
-            raise FileNotFoundError(f"There is no labels file {path}.")
-        labels, where = _listed_labels(path, inside), path.name
-        notes = [f"Labels are those in {path.name}; files it does not list are unlabeled."]
-    belonging = {*examples, *labels}
-    files = {name: path for name, path in inside.items() if name in belonging}
-    if not files:
-        raise ValueError(f"The folder {folder} contains no {what}.")
-    if not any(labels.values()):
-        raise ValueError(
-            f"The {what} in {folder} have no labels: put those of each class into a sub-folder of "
-            f"its own and the others into `unlabeled`, or list them in {LABELS_FILE} with the "
-            f"columns file and label."
-        )
-    others = [name for name in inside if name not in files and name != LABELS_FILE]
-    if others:
-        notes.append(f"Not {what} by their names, and not read: {join_few(others)}.")
-    return LabeledFiles(files, labels, where, by_folder, refused, notes)
+Labels = tuple[dict[str, str], str, list[str]]  # by name, what sentences call them, notes
 
 
 @dataclass(eq=False)
@@ -136,17 +75,37 @@ class FolderPreprocessor(Preprocessor):
 
     @classmethod
     def read(cls, data: Path, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
-        """The files of a folder with the labels they have."""
+        """The files of a folder, with labels from a CSV file or from the names of sub-folders."""
         del y  # labels are in the folder
         check_encoder(config, cls.kind)
-        given = labeled_files(data, config, cls.suffixes, cls.kind)
+        inside, refused = list_files(data)
+        examples = [name for name in inside if name.lower().endswith(cls.suffixes)]
+        by_folder = config.labels is None and LABELS_FILE not in inside
+        labels, where, about = (
+            _folder_labels(data, examples, cls.kind)
+            if by_folder
+            else _listed_labels(inside, config.labels)
+        )
+        belonging = {*examples, *labels}  # files that are listed are examples by any name
+        files = {name: path for name, path in inside.items() if name in belonging}
+        if not files:
+            raise ValueError(f"The folder {data} contains no {cls.kind}.")
+        if not any(labels.values()):
+            raise ValueError(
+                f"The {cls.kind} in {data} have no labels: put those of each class into a "
+                f"sub-folder of its own and the others into `unlabeled`, or list them in "
+                f"{LABELS_FILE} with the columns file and label."
+            )
+        others = [name for name in inside if name not in belonging and name != LABELS_FILE]
+        if others:
+            about.append(f"Not {cls.kind} by their names, and not read: {join_few(others)}.")
         try:
-            preprocessor, found, notes = cls.fit(data, given.files, config, events)
+            preprocessor, found, notes = cls.fit(data, files, config, events)
         except encoders.NothingToLearnError as error:
             raise ValueError(f"Nothing can be learned from {data}: {error}.") from None
-        labels = pl.Series([given.labels.get(name, "") for name in found.ids], dtype=pl.String)
-        targets = read_targets(labels, config.task, given.where, are_names=given.by_folder)
-        skipped, state = [*found.skipped, *given.refused.items()], preprocessor.state
+        given = pl.Series([labels.get(name, "") for name in found.ids], dtype=pl.String)
+        targets = read_targets(given, config.task, where, are_names=by_folder)
+        skipped, state = [*found.skipped, *refused.items()], preprocessor.state
         check_strict(skipped, config)
         return Dataset(
             X=found.examples.X,
@@ -157,7 +116,7 @@ class FolderPreprocessor(Preprocessor):
             raw=found.examples.raw,
             has_encoded_features=state is not None,
             encoders=encoders.encoder_names([state]) if state else None,
-            notes=[*given.notes, *targets.notes, *notes],
+            notes=[*about, *targets.notes, *notes],
             skipped=skipped,
         )
 
@@ -187,10 +146,6 @@ class FolderPreprocessor(Preprocessor):
         if before is None:
             raise ValueError(none_readable(skipped))
         yield replace(before, skipped=[*skipped, *refused.items()])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
@@ -299,8 +254,18 @@ def folder_label(name: str) -> str:
     return first if slash and first.casefold() not in UNLABELED else ""
 
 
-def _listed_labels(path: Path, inside: Files) -> dict[str, str]:
+def _folder_labels(folder: Path, names: Sequence[str], what: str) -> Labels:
+    loose = sum("/" not in name for name in names)
+    outside = f"{what.capitalize()} outside the sub-folders are unlabeled: {loose}."
+    labels = {name: folder_label(name) for name in names}
+    return labels, f"The folder {folder}", [outside] if loose else []
+
+
+def _listed_labels(inside: Files, given: str | None) -> Labels:
     """The labels of a CSV file; the disk is never asked for a path that the file contains."""
+    path = inside[LABELS_FILE] if given is None else Path(given)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no labels file {path}.")
     labels: dict[str, str] = {}
     for line, file, label in read_pairs(path, FILE_HEADERS, LABEL_HEADERS):
         name = str(PurePosixPath(file))
@@ -315,7 +280,8 @@ def _listed_labels(path: Path, inside: Files) -> dict[str, str]:
             f"{path.name} lists {len(missing)} files that are not in the folder: "
             f"{join_few(missing)}."
         )
-    return labels
+    notes = [f"Labels are those in {path.name}; files it does not list are unlabeled."]
+    return labels, path.name, notes
 
 
 def load_texts(files: Files) -> tuple[dict[str, str], Skipped]:

@@ -7,7 +7,6 @@ null where missing, see `clean`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -24,7 +23,7 @@ CURRENCIES = (
     *("kr", "zł"),
 )
 PERCENT = ("%", "‰")
-DECIMALS = {".": "a decimal point", ",": "a decimal comma"}
+DECIMALS = {".": "", ",": "a decimal comma"}  # what differs from how programs write numbers
 THOUSANDS = {
     "": "",
     ",": "commas between thousands",
@@ -150,10 +149,9 @@ class NumberFormat:
     @property
     def description(self) -> str:
         """What differs from numbers as programs write them."""
-        found = [DECIMALS[self.decimal]] if self.decimal != "." else []
-        found += [THOUSANDS[self.thousands]] if self.thousands else []
-        found += [self.unit] if self.unit else []
-        return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
+        parts = DECIMALS[self.decimal], THOUSANDS[self.thousands], self.unit
+        *others, last = [part for part in parts if part] or [""]
+        return f"{', '.join(others)} and {last}" if others else last
 
 
 def _split(cells: pl.Series) -> pl.DataFrame:
@@ -301,12 +299,3 @@ def date_formats(different: pl.Series) -> list[DateFormat]:
     if len(found) > 1 and (found[0][1] == found[1][1]).all():
         del found[1]  # such as 07.07.1998, whichever is first
     return [form for form, _ in found]
-
-
-def are_booleans(texts: Iterable[str]) -> bool:
-    """Whether the texts are words for yes and for no.
-
-    >>> are_booleans(["yes", "No", "TRUE"]), are_booleans(["yes"]), are_booleans(["yes", "2"])
-    (True, False, False)
-    """
-    return {TRUTH.get(text.lower()) for text in texts} == {True, False}

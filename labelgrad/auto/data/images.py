@@ -14,6 +14,7 @@ import torch
 from joblib import Parallel, delayed
 from torch.nn import functional as F
 
+from labelgrad.auto import store
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data import folders
 from labelgrad.auto.data.dataset import Examples, NewExamples
@@ -23,14 +24,7 @@ from labelgrad.auto.encoders.features import encode_new, encode_with
 from labelgrad.auto.encoders.find import choose_encoder
 from labelgrad.auto.encoders.pretrained import IMAGES
 from labelgrad.auto.events import Events
-from labelgrad.auto.store import (
-    Computed,
-    RowStore,
-    allocate,
-    cache_folder,
-    content_key,
-    fits_memory,
-)
+from labelgrad.auto.store import Computed
 from labelgrad.auto.task import Array
 
 MIN_SIZE, DEFAULT_SIZE, MAX_SIZE = 8, 32, 1024
@@ -80,7 +74,7 @@ class ImagePreprocessor(folders.FolderPreprocessor):
                 "Fine-tuning needs an encoder of images; choose an --encoder, or leave --fine-tune "
                 "out."
             )
-        pixels, failed = decode(paths, fitted.size, config, events, source=folder)
+        pixels, failed = decode(paths, fitted.size, config, events, folder)
         if not len(pixels):
             raise ValueError(folders.none_readable(list(zip(files, failed.values(), strict=True))))
         fitted.channels = 1 if decoding.is_grey(pixels) else 3
@@ -126,7 +120,7 @@ def pixel_features(pixels: Array, config: FitConfig) -> Array:
     """
     n, channels, height, width = pixels.shape
     sides = min(FEATURE_SIDE, height), min(FEATURE_SIDE, width)
-    features = allocate((n, channels * sides[0] * sides[1]), "float32", config.cache)
+    features = store.allocate((n, channels * sides[0] * sides[1]), "float32", config.cache)
     for start in range(0, n, CHUNK):
         part = torch.from_numpy(np.ascontiguousarray(pixels[start : start + CHUNK])).float()
         small = F.adaptive_avg_pool2d(part * (2 / 255) - 1, sides)
@@ -135,12 +129,7 @@ def pixel_features(pixels: Array, config: FitConfig) -> Array:
 
 
 def decode(
-    paths: Sequence[Path],
-    size: int,
-    config: FitConfig,
-    events: Events,
-    *,
-    source: Path | None = None,
+    paths: Sequence[Path], size: int, config: FitConfig, events: Events, source: Path | None = None
 ) -> Computed:
     """Decode images, in several processes where they are many.
 
@@ -170,8 +159,8 @@ def decode(
 
     shape, batch = (3, size, size), max(1, min(BATCH, BATCH_BYTES // (3 * size * size)))
     failed: dict[int, str] = {}
-    if source is None or fits_memory(3 * size * size * len(paths)):
-        pixels, done = allocate((len(paths), *shape), "uint8", config.cache), 0
+    if source is None or store.fits_memory(3 * size * size * len(paths)):
+        pixels, done = store.allocate((len(paths), *shape), "uint8", config.cache), 0
         starts = range(0, len(paths), batch)
         found = compute([list(range(at, min(at + batch, len(paths)))) for at in starts])
         for start, (rows, reasons) in zip(starts, found, strict=True):
@@ -182,10 +171,10 @@ def decode(
         pixels = pixels[:done]
     else:
         about = {"folder": os.path.realpath(source), "size": size, "pillow": PIL.__version__}
-        store = RowStore(cache_folder(config.cache) / "images", about, shape, "uint8")
+        stored = store.RowStore(store.cache_folder(config.cache) / "images", about, shape, "uint8")
         keys = [_file_key(path, source) for path in paths]
-        places, failed = store.complete(keys, compute, batch, STAGE, events)
-        pixels = store.rows(places[places >= 0], config.cache)
+        places, failed = stored.complete(keys, compute, batch, STAGE, events)
+        pixels = stored.rows(places[places >= 0], config.cache)
     return pixels, failed
 
 
@@ -201,4 +190,4 @@ def _decode_batches(batches: Sequence[Sequence[Path]], size: int) -> Iterator[Co
 
 def _file_key(path: Path, folder: Path) -> bytes:
     status, name = path.stat(), str(path).removeprefix(str(folder))
-    return content_key(os.fsencode(f"{status.st_size} {status.st_mtime_ns} {name}"))
+    return store.content_key(os.fsencode(f"{status.st_size} {status.st_mtime_ns} {name}"))

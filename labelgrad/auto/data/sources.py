@@ -10,7 +10,7 @@ import gzip
 import io
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -61,6 +61,11 @@ class Source:
         if not self.rows:
             raise ValueError(f"{self.name} has no rows below its header.")
 
+    @property
+    def is_large(self) -> bool:
+        """Whether its numbers are not held in memory."""
+        return 8 * self.rows * len(self.schema) >= LARGE
+
     def column(self, name: str) -> pl.Series:
         """All cells of a column."""
         with readable(self.name, "a table"):
@@ -93,8 +98,11 @@ def open_source(data: Any, config: FitConfig) -> Source:
         return _open_csv(data, config)
     is_json = file.endswith(JSON)
     with readable(data.name, "JSON lines" if is_json else "an Excel file"):
-        read = pl.read_ndjson if is_json else _read_excel
-        frame = read(data, infer_schema_length=None)
+        read: Any = pl.read_ndjson if is_json else pl.read_excel
+        try:
+            frame: pl.DataFrame = read(data, infer_schema_length=None)
+        except ImportError:
+            raise ValueError("it needs fastexcel: pip install 'labelgrad[excel]'") from None
     return Source(data.name, _with_names(frame.lazy(), data.name))
 
 
@@ -108,13 +116,6 @@ def _with_names(frame: pl.LazyFrame, file: str, names: Sequence[str] | None = No
             f"{file} has two columns of one name: {join_few(twice)}; rename one of them."
         )
     return frame.rename(dict(zip(old, new, strict=True)))
-
-
-def _read_excel(path: Path, *, infer_schema_length: int | None) -> pl.DataFrame:
-    try:
-        return pl.read_excel(path, infer_schema_length=infer_schema_length)
-    except ImportError:
-        raise ValueError("it needs fastexcel: pip install 'labelgrad[excel]'") from None
 
 
 def _from_frame(data: Any) -> pl.LazyFrame:
@@ -284,8 +285,11 @@ def _lacks_cells(
 ) -> bool:
     """Whether rows may have too few cells, or none: polars fills them with nulls.
 
-    The number of separators in the file shows them.
+    The number of separators in the file shows them, if the last column has nulls.
     """
+    rows, nulls = frame.select(pl.len(), pl.last().null_count().alias("nulls")).collect().row(0)
+    if not nulls:
+        return False
     found, has_quotes, dtype = 0, False, np.uint8
     signs: Array = (
         np.frombuffer(content, dtype)
@@ -293,13 +297,13 @@ def _lacks_cells(
         else np.memmap(content, dtype, "r")
     )
     for part in (signs[start : start + 2**24] for start in range(0, len(signs), 2**24)):
-        found += int((part == ord(separator)).sum())
+        found += int(np.count_nonzero(part == ord(separator)))
         has_quotes |= bool((part == ord('"')).any())
     if has_quotes:
         inside = pl.col(pl.String).str.count_matches(separator, literal=True).sum()
         found -= sum(frame.select(inside).collect(engine="streaming").row(0))
         found -= sum(name.count(separator) for name in header)
-    gaps, rows = len(header) - 1, frame.select(pl.len()).collect().item()
+    gaps = len(header) - 1
     return gaps == 0 or found < gaps * (rows + 1)
 
 
@@ -309,27 +313,24 @@ def _rows(content: Path | bytes, separator: str, name: str) -> Iterator[tuple[in
     line = 1
     with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
         reader = csv.reader((each.decode() for each in file), delimiter=separator, strict=True)
-        while True:
-            try:
-                row = next(reader, None)
-            except UnicodeDecodeError:
-                raise ValueError(
-                    f"{name} must be UTF-8 text, and line {reader.line_num + 1} is not; save it as "
-                    f"UTF-8."
-                ) from None
-            except csv.Error as error:
-                is_return = "new-line" in str(error)
-                why = "it has a carriage return outside of quotes" if is_return else error
-                raise ValueError(
-                    f"{name} is damaged in the row that begins on line {line}: {why}."
-                ) from None
-            if row is None:
-                return
-            yield line, row
-            line = reader.line_num + 1
+        try:
+            for row in reader:
+                yield line, row
+                line = reader.line_num + 1
+        except UnicodeDecodeError:
+            bad = reader.line_num + 1
+            raise ValueError(
+                f"{name} must be UTF-8 text, and line {bad} is not; save it as UTF-8."
+            ) from None
+        except csv.Error as error:
+            is_return = "new-line" in str(error)
+            why = "it has a carriage return outside of quotes" if is_return else error
+            raise ValueError(
+                f"{name} is damaged in the row that begins on line {line}: {why}."
+            ) from None
 
 
-def _blank_rows(rows: Iterator[tuple[int, list[str]]], width: int, name: str) -> list[int]:
+def _blank_rows(rows: Iterable[tuple[int, list[str]]], width: int, name: str) -> list[int]:
     """The positions of blank lines; a row with too few or too many cells raises a ValueError."""
     blank = []
     for place, (line, row) in enumerate(rows):
@@ -381,9 +382,5 @@ def read_pairs(
                 f"{', '.join(map(repr, header[:5])) or 'an empty file'}."
             )
         columns, rows = [0, 1], [(line, header), *rows]
-    for line, row in rows[1:]:
-        if len(row) != len(header):
-            raise ValueError(
-                f"Line {line} of {path.name} must have {len(header)} cells, got {len(row)}."
-            )
+    _blank_rows(rows, len(header), path.name)
     return [(line, row[columns[0]], row[columns[1]]) for line, row in rows[1:]]

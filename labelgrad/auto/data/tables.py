@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from math import sqrt
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +35,17 @@ class TablePreprocessor(Preprocessor):
     """How the columns of a table become features; new tables are treated alike.
 
     >>> from labelgrad.auto.data.columns import Category
-    >>> pets = TablePreprocessor((Category("pet", ("cat", "dog"), False, False),), "owner")
+    >>> pets = TablePreprocessor("owner", False, (Category("pet", ("cat", "dog"), False, False),))
     >>> new = pets.transform(pl.DataFrame({"pet": ["dog", "cat"]}), FitConfig())
     >>> new.examples.X, list(new.ids)
     (array([[0., 1.],
            [1., 0.]], dtype=float32), ['1', '2'])
     """
 
+    kind: str = field(default="table", init=False)
+    target: str | None
+    fine_tuned: bool
     columns: tuple[Column, ...]
-    target: str | None = None
-    fine_tuned: bool = False
-    kind = "table"
 
     @classmethod
     def takes(cls, data: Any) -> bool:
@@ -71,7 +70,9 @@ class TablePreprocessor(Preprocessor):
             if name not in names:
                 raise ValueError(f"{source.name} has no column {name!r}; {_nearest(name, names)}")
         guesses = {
-            name: of_columns.guess(name, dtype, source.column, dates=name != target)
+            name: of_columns.guess(
+                name, dtype, source.column, dates=name != target, keep=not source.is_large
+            )
             for name, dtype in source.schema.items()
             if name not in config.text
         }
@@ -81,6 +82,9 @@ class TablePreprocessor(Preprocessor):
             formats += of_columns.settle_dates(guesses, source.column, config.dates)
         labels = _labels(source, y, target, guesses, config)
         guesses.pop(target or "", None)
+        plain = [each.numbers for each in guesses.values() if each.formats[0] is None]
+        numbers = [column for column in plain if column is not None]
+        source.frame = source.frame.with_columns(numbers)  # they are not parsed again
         prose = [
             name
             for name, found in guesses.items()
@@ -103,7 +107,7 @@ class TablePreprocessor(Preprocessor):
             )
         columns = tuple(of_columns.share_scale(by_name).values())
         states = [column.state for column in columns if isinstance(column, Encoded)]
-        preprocessor = cls(columns, target, fine_tuned=config.fine_tune > 0)
+        preprocessor = cls(target, config.fine_tune > 0, columns)
         return Dataset(
             preprocessor.features(source, features, config),
             labels.y,
@@ -148,7 +152,7 @@ class TablePreprocessor(Preprocessor):
         """All rows of X, some at a time; the features of encoders are given."""
         width = sum(column.width for column in self.columns)
         X = allocate((source.rows, width), np.float32, config.cache)
-        factors = np.array(self.factors(), np.float32) if encoded else None
+        factors = self.factors() if encoded else None
         names = [column.name for column in self.columns if not isinstance(column, Encoded)]
         done = 0
         for part in source.parts(names or list(source.schema)[:1], CHUNK):
@@ -166,20 +170,17 @@ class TablePreprocessor(Preprocessor):
             done += part.height
         return X
 
-    def factors(self) -> list[float]:
+    def factors(self) -> Array:
         """What each feature is multiplied by.
 
         An encoder gives hundreds of features where a number is one. So that neither drowns the
         other, each encoded column has the same share of the variance as all others together.
         """
-        plain = sum(column.width for column in self.columns if not isinstance(column, Encoded))
-        encoded = [column.width for column in self.columns if isinstance(column, Encoded)]
-        blocks, width = len(encoded) + (plain > 0), plain + sum(encoded)
-        return [
-            sqrt(width / (blocks * (column.width if isinstance(column, Encoded) else plain)))
-            for column in self.columns
-            for _ in range(column.width)
-        ]
+        widths = np.array([column.width for column in self.columns])
+        is_encoded = np.array([isinstance(column, Encoded) for column in self.columns])
+        plain = widths[~is_encoded].sum()
+        sizes = (is_encoded.sum() + (plain > 0)) * np.where(is_encoded, widths, plain)
+        return np.repeat(np.sqrt(widths.sum() / sizes), widths).astype(np.float32)
 
     def raw(self, source: Source, config: FitConfig) -> Array:
         """What an encoder that is fine-tuned takes of each row."""
@@ -191,17 +192,11 @@ class TablePreprocessor(Preprocessor):
             )
         return raw_inputs(only.state, texts_of(source, only.name), config)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The preprocessor as JSON can hold it."""
-        columns = [{"kind": column.kind, **asdict(column)} for column in self.columns]
-        saved = {"kind": self.kind, "target": self.target, "fine_tuned": self.fine_tuned}
-        return {**saved, "columns": columns}
-
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> TablePreprocessor:
         """The preprocessor of a saved run."""
         columns = tuple(of_columns.column_from_dict(column) for column in saved["columns"])
-        return cls(columns, saved["target"], saved["fine_tuned"])
+        return cls(saved["target"], saved["fine_tuned"], columns)
 
 
 def texts_of(source: Source, name: str) -> list[str | None]:

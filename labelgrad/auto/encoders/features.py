@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import normalize
 
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.encoders.find import choose_encoder, encoder_again
@@ -197,6 +196,8 @@ def raw_features(
 
 def fit_scaling(description: dict[str, Any], features: Array) -> tuple[Array, State]:
     """Scale raw features in place, and give the state by which others are scaled alike."""
+    from sklearn.preprocessing import normalize
+
     total, known = np.zeros(features.shape[1]), 0
     for part in _chunks(features):
         units = normalize(part)
@@ -253,6 +254,8 @@ def _item_key(item: Any) -> bytes:
 
 def _scale(features: Array, state: State) -> Array:
     """Scale rows in place; rows of zeros stay as they are."""
+    from sklearn.preprocessing import normalize
+
     mean, scale = np.asarray(state["mean"], np.float32), np.float32(state["scale"])
     for part in _chunks(features):
         missing = ~part.any(1)

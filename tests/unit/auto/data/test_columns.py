@@ -94,3 +94,13 @@ def test_numbers_of_any_magnitude_stay_finite():
     found = features({"a": [1e308, -1e308, 0.0, 5.0], "b": [1e-300, 2e-300, 4e-300, 0.0]})
     assert np.isfinite(found.X).all()
     assert found.X[:, 1].std() > 0.5
+
+
+def test_plain_numbers_beside_a_decimal_comma_may_have_dots_between_thousands(tmp_path):
+    path = tmp_path / "prices.csv"
+    rows = [f"{i}.500;{i},5;{'pq'[i % 2]}" for i in range(1, 30)]
+    path.write_text("\n".join(["price;weight;y", *rows, ""]))
+    found = read(path, config=FitConfig(target="y"))
+    price, weight = found.preprocessor.columns
+    assert (price.low, price.high, weight.high) == (1500, 29500, 29.5)
+    assert any(note.startswith("The dots of 'price'") for note in found.notes)

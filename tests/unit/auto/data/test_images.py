@@ -204,7 +204,7 @@ def test_processes_read_relative_paths_after_a_change_of_directory(tmp_path, mon
         ("file,label\n/etc/hosts,cat\n", "not in the folder: '/etc/hosts'"),
         ("file,label\n00.png,cat\n00.png,dog\n", "two labels: 'cat', and 'dog' on line 3"),
         ("a,b,c\n1,2,3\n", "must have the columns file and label"),
-        ("file,label\n00.png\n", "Line 2 of labels.csv must have 2 cells"),
+        ("file,label\n00.png\n", "labels.csv is damaged on line 2: it must have 2 cells"),
         ("", "got an empty file"),
         ("file,label\n00.png,\n", "have no labels"),
     ],
