@@ -6,11 +6,11 @@ import inspect
 import time
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from labelgrad.auto.assemble import Fitted, assemble, subsample
 from labelgrad.auto.base_models.registry import base_models, with_steps_for_budget
-from labelgrad.auto.config import FitConfig
+from labelgrad.auto.config import FitConfig, Options
 from labelgrad.auto.cross_fit import cross_fit, make_folds
 from labelgrad.auto.data.dataset import read
 from labelgrad.auto.data.views import open_views
@@ -34,7 +34,7 @@ def fit(
     out: str | Path | None = None,
     resume: bool = False,
     events: Events = SILENT,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Result:
     """Fit base models on few labels, stack them, and distil the ensemble into one network.
 

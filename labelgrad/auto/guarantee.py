@@ -361,8 +361,9 @@ def no_evidence(result: Result, known: Evidence, what: str) -> str:
     each = ", ".join(f"{count:,} {source}" for source, count in counts)
     level = look_confidence(CONFIDENCE)
     needed = audits_needed(0.05, len(known.imputed), confidence=level)
+    number = f"only {len(known):,}" if len(known) else "none"
     advice = (
-        f"{what} needs labels sampled at random, and this run has none (labels by source: {each}). "
+        f"{what} needs labels sampled at random, and this run has {number} (by source: {each}). "
         f"Draw {needed} or more with labelgrad audit, or fit with --label-sampling random if the "
         f"labels are a random sample of all examples."
     )

@@ -117,7 +117,6 @@ class About:
     skipped: tuple[tuple[str, str], ...] = ()  # id, reason
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
-    stopped: bool = False  # before all steps were done
     version: str = labelgrad.__version__
 
 

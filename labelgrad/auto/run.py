@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,7 +178,7 @@ class RunFolder:
         """The path of the data that the run was begun with, if they had one."""
         return self.saved.get("data")
 
-    @property
+    @cached_property
     def annotations(self) -> AnnotationLog:
         """What people have annotated in this run."""
         from labelgrad.auto.annotations import AnnotationLog

@@ -329,8 +329,17 @@ def test_gaps_make_intervals_wider(tmp_path):
 
 
 def test_no_random_labels_no_interval():
-    with pytest.raises(ValueError, match="sampled at random"):
+    with pytest.raises(ValueError, match=r"sampled at random, and this run has none \("):
         prevalence(classification_run())
+
+
+def test_one_random_label_gives_no_interval(tmp_path):
+    run = classification_run(folder=tmp_path)
+    log = AnnotationLog(tmp_path / FILE)
+    (name, *_) = draw_audit(run, 5, log=log).ids
+    log.add([Annotation(name, truth_of(run, name), "audit", run.digest)])
+    with pytest.raises(ValueError, match=r"this run has only 1 \("):
+        prevalence(run)
 
 
 # Label issues, review
