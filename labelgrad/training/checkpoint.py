@@ -12,7 +12,6 @@ see another's disk. When a run resumes, rank zero reads, and each process takes 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import warnings
@@ -26,7 +25,14 @@ import torch
 from torch import Tensor
 
 from labelgrad.distributed import Group
-from labelgrad.files import append_lines, digest, read_tensors, write_tensors
+from labelgrad.files import (
+    append_lines,
+    digest,
+    digest_of,
+    read_tensors,
+    write_tensors,
+    write_whole,
+)
 from labelgrad.labels.table import LabelTable
 
 ROWS_SIZE = 2**26  # bytes of rows that are held at once, and of a table that is small
@@ -136,9 +142,11 @@ class Checkpoints:
         try:
             return write_tensors(path, state.tensors, state.info)
         except OSError as error:
-            raise CheckpointError(
-                f"the checkpoint {path} could not be written ({error}); {self._remaining()}"
-            ) from error
+            whole = self.files()
+            rest = "There is no earlier one; make room and start again."
+            if whole:
+                rest = f"The one before it, {whole[-1].name}, is kept; make room and resume there."
+            raise CheckpointError(f"the checkpoint {error} {rest}") from error
 
     def load(self, device: torch.device | str = "cpu") -> State | None:
         """The newest whole checkpoint, or `None` where there is none; damage is warned of."""
@@ -156,12 +164,6 @@ class Checkpoints:
         if damaged is not None:
             raise CheckpointError(f"{damaged} and no other is left; remove it to start again.")
         return None
-
-    def _remaining(self) -> str:
-        whole = self.files()
-        if not whole:
-            return "there is no earlier one; make room and start again."
-        return f"the one before it, {whole[-1].name}, is kept; make room and resume from there."
 
 
 def collect_rows(
@@ -226,20 +228,13 @@ class Log:
     """
 
     def __init__(self, path: Path | None):
-        self.path, self.position = path, 0
+        self.path, self.content = path, b""  # all that was written so far
         self.records: list[dict[str, Any]] = []
-        self._content = hashlib.blake2b(digest_size=16)
-
-    @property
-    def digest(self) -> str:
-        """A short name for all that was written so far."""
-        return self._content.hexdigest()
 
     def begin(self, head: dict[str, Any]) -> None:
         """Start the file with what the run is."""
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_bytes(b"")
+            write_whole(self.path, b"")
         self._write(head)
 
     def append(self, record: dict[str, Any]) -> None:
@@ -254,16 +249,14 @@ class Log:
         """
         if self.path is None:
             return self.records
-        content = self.path.read_bytes()[:position] if self.path.is_file() else b""
-        self._content.update(content)
-        if self.digest != digest:
+        self.content = self.path.read_bytes()[:position] if self.path.is_file() else b""
+        if digest_of(self.content) != digest:
             raise CheckpointError(
                 f"{self.path} must hold the first {position} bytes of this run's record, and does "
                 f"not; put it back, or remove {self.path.parent} to start again."
             )
         os.truncate(self.path, position)
-        self.position = position
-        self.records = [json.loads(line) for line in content.splitlines()[1:]]
+        self.records = [json.loads(line) for line in self.content.splitlines()[1:]]
         return self.records
 
     def _write(self, record: dict[str, Any]) -> None:
@@ -276,5 +269,4 @@ class Log:
             raise CheckpointError(
                 f"{self.path} could not be written ({error}); make room and resume the run."
             ) from error
-        self.position += len(line) + 1
-        self._content.update(f"{line}\n".encode())
+        self.content += f"{line}\n".encode()
