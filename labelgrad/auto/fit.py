@@ -78,7 +78,7 @@ def fit(
         config = run.resolve(config, options)
         if config.keep_ensemble:
             check_can_save()
-        data = run.data if data is None else data
+        data = run.saved.get("data") if data is None else data
         raw = read(data, y, config, events)
         dataset = run.annotations.applied_to(raw)
         sample = subsample(dataset, config)

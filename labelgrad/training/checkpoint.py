@@ -35,6 +35,7 @@ from labelgrad.files import (
 )
 from labelgrad.labels.table import LabelTable
 
+KEPT = 2  # checkpoints
 ROWS_SIZE = 2**26  # bytes of rows that are held at once, and of a table that is small
 
 
@@ -107,8 +108,8 @@ class Checkpoints:
     {'step': 5}
     """
 
-    def __init__(self, folder: str | Path, *, keep: int = 2):
-        self.folder, self.keep = Path(folder), keep
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
 
     def files(self) -> list[Path]:
         """The checkpoint files, oldest first."""
@@ -118,7 +119,7 @@ class Checkpoints:
         """Write a checkpoint, then drop those that are not needed any more."""
         step = state.info["step"]
         self._write(self.folder / f"step-{step:012d}.safetensors", state)
-        for old in self.files()[: -self.keep]:
+        for old in self.files()[:-KEPT]:
             old.unlink()
         steps = {path.stem.removeprefix("step-") for path in self.files()}
         for path in self.folder.glob("rows-*.safetensors"):
@@ -148,7 +149,7 @@ class Checkpoints:
                 rest = f"The one before it, {whole[-1].name}, is kept; make room and resume there."
             raise CheckpointError(f"the checkpoint {error} {rest}") from error
 
-    def load(self, device: torch.device | str = "cpu") -> State | None:
+    def load(self) -> State | None:
         """The newest whole checkpoint, or `None` where there is none; damage is warned of."""
         damaged = None
         for path in reversed(self.files()):
@@ -160,7 +161,7 @@ class Checkpoints:
                 damaged = f"the checkpoint {path} is damaged ({error})"
                 warnings.warn(f"{damaged}; trying the one before it.", stacklevel=2)
             else:
-                return State({name: t.to(device) for name, t in tensors.items()}, info)
+                return State(tensors, info)
         if damaged is not None:
             raise CheckpointError(f"{damaged} and no other is left; remove it to start again.")
         return None

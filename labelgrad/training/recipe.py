@@ -261,8 +261,8 @@ class Run:
         except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
             reason = (str(error).splitlines() or [""])[0].rstrip(".:") or type(error).__name__
             raise CheckpointError(
-                f"the checkpoint in {self.folder} cannot be resumed: {reason}; remove that folder to "
-                f"start again, or use another."
+                f"the checkpoint in {self.folder} cannot be resumed: {reason}; remove that folder "
+                f"to start again, or use another."
             ) from error
         return True
 

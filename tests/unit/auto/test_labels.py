@@ -1,6 +1,6 @@
 """The table of labels says where each label is from, and comes back from its file as it was."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -129,12 +129,13 @@ def test_sources_of_annotated_labels():
     raw = dataset(labeled=3)
     y = raw.y.copy()
     y[[1, 4, 5]] = 2
-    data = raw.with_labels(y)
+    data = replace(raw, y=y)
     annotated = {"1": "correction", "4": "accept", "5": "choose", "20": "audit"}
     found = label_table(
         data,
         label_sources(raw, data, "unknown", annotated),
         *[summarize(PETS, np.zeros((len(data.unlabeled), 3)))] * 2,
+        nearest=(data.unlabeled, nearest_labeled(data.X, data.labeled, data.unlabeled)),
     )["source"]
     assert found[:6].to_list() == [
         *("given", "corrected", "given", "imputed", "accepted", "corrected"),
