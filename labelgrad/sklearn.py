@@ -176,7 +176,8 @@ class PartlyLabeledClassifier(PartlyLabeled, ClassifierMixin):  # type: ignore[m
 
     def predict(self, X: ArrayLike) -> Array:
         """The most probable class of each row."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
+        places = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[places])
 
 
 class PartlyLabeledRegressor(PartlyLabeled, RegressorMixin):  # type: ignore[misc]
