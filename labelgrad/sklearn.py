@@ -100,8 +100,9 @@ def known_values(y: Any) -> tuple[Array, Array]:
     >>> known_values([2.5, np.nan])
     (array([2.5]), array([ True, False]))
     """
+    y = _as_array(y, missing=np.nan)
     values = check_array(
-        _as_array(y, missing=np.nan), ensure_2d=False, ensure_all_finite="allow-nan", dtype=float
+        y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
     )
     labeled = ~np.isnan(values)
     return values[labeled], labeled
