@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from safetensors import SafetensorError, safe_open
 
 if TYPE_CHECKING:  # PyTorch takes 200 MB, and small files do without it
     from torch import Tensor
-
-LONG = 2**24  # bytes that are digested at once
 
 _writing_disabled = False
 
@@ -63,22 +62,25 @@ def replace_all(contents: Mapping[Path, bytes | Iterable[bytes]]) -> None:
     if _writing_disabled:
         return
     path = Path()
-    with ExitStack() as waiting:
-        partial = {}
-        try:
-            for path, content in contents.items():
-                partial[path] = waiting.enter_context(_partial(path))
-                with partial[path].open("wb") as file:
-                    file.writelines([content] if isinstance(content, bytes) else content)
-                _sync(partial[path])
-            for path in contents:
-                partial[path].replace(path)
-            for folder in {path.parent: None for path in contents}:
-                _sync(folder)
-        except OSError as error:
-            before = "the earlier file is kept" if path.exists() else "nothing was left there"
-            reason = error.strerror or error
-            raise OSError(f"{path} could not be written ({reason}); {before}.") from error
+    unfinished = {path: path.with_name(f".{path.name}.partial") for path in contents}
+    try:
+        for path, content in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with unfinished[path].open("wb") as file:
+                file.writelines([content] if isinstance(content, bytes) else content)
+            _sync(unfinished[path])
+        for path in contents:
+            unfinished[path].replace(path)
+        for folder in {path.parent: None for path in contents}:
+            _sync(folder)
+    except OSError as error:
+        before = "the earlier file is kept" if path.exists() else "nothing was left there"
+        reason = error.strerror or error
+        raise OSError(f"{path} could not be written ({reason}); {before}.") from error
+    finally:
+        for place in unfinished.values():
+            with suppress(OSError):  # the first error is the one to raise
+                place.unlink(missing_ok=True)
 
 
 def append_lines(path: Path, lines: Sequence[str]) -> None:
@@ -180,20 +182,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, 
     >>> read_tensors(path)
     ({'w': tensor([1., 1.])}, {'step': 5})
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     separate, text = unshared(tensors), json.dumps(info)
     seal = digest(separate, text)
-    if _writing_disabled:
-        return seal
-    try:
-        with _partial(path) as partial:
-            save_file(separate, partial, {"info": text, "digest": seal})
-            _sync(partial)
-            partial.replace(path)
-            _sync(path.parent)
-    except SafetensorError as error:
-        raise OSError(str(error)) from error
+    write_whole(path, save(separate, {"info": text, "digest": seal}))
     return seal
 
 
@@ -217,13 +210,10 @@ def digest_of(content: bytes) -> str:
 
 def digest_of_file(path: Path) -> str:
     """The same of a file, however long it is."""
-    content = hashlib.blake2b(digest_size=16)
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise OSError(f"{path} is not a file.")
     with path.open("rb") as file:
-        while block := file.read(LONG):
-            content.update(block)
-    return content.hexdigest()
+        return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
 
 
 def digested(content: bytes | Iterable[bytes], into: hashlib.blake2b) -> Iterator[bytes]:
@@ -266,19 +256,6 @@ def unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         separate[name] = value.clone() if place in seen else value
         seen.add(place)
     return separate
-
-
-@contextmanager
-def _partial(path: Path) -> Iterator[Path]:
-    """Where a file is written before it is renamed; after an error nothing is left there."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-    except BaseException:
-        with suppress(OSError):  # the first error is the one to raise
-            partial.unlink(missing_ok=True)
-        raise
 
 
 def _sync(path: Path) -> None:

@@ -100,12 +100,9 @@ def known_values(y: Any) -> tuple[Array, Array]:
     >>> known_values([2.5, np.nan])
     (array([2.5]), array([ True, False]))
     """
+    y = _as_array(y, missing=np.nan)
     values = check_array(
-        _as_array(y, missing=np.nan),
-        ensure_2d=False,
-        ensure_all_finite="allow-nan",
-        dtype=np.float64,
-        input_name="y",
+        y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
     )
     labeled = ~np.isnan(values)
     return values[labeled], labeled
@@ -115,14 +112,12 @@ def _as_array(y: Any, missing: float) -> Array:
     """A target as an array, with `missing` where a series of pandas or polars has none."""
     series = nw.from_native(y, series_only=True, pass_through=True)
     if not isinstance(series, nw.Series):
-        array: Array = column_or_1d(y, warn=True)
-        return array
+        return np.asarray(column_or_1d(y, warn=True))
     gaps = series.is_null().to_numpy()
     if not gaps.any():
         return np.asarray(series.to_numpy())
-    filled = np.empty(len(gaps), dtype=object)
-    filled[:] = [missing if gap else label for label, gap in zip(series, gaps, strict=True)]
-    return filled
+    filled = [missing if gap else label for label, gap in zip(series, gaps, strict=True)]
+    return np.array(filled, dtype=object)
 
 
 class PartlyLabeled:
@@ -184,8 +179,7 @@ class PartlyLabeledClassifier(PartlyLabeled, ClassifierMixin):  # type: ignore[m
     def predict(self, X: ArrayLike) -> Array:
         """The most probable class of each row."""
         places = self.predict_proba(X).argmax(1)
-        predicted: Array = self.classes_[places]
-        return predicted
+        return np.asarray(self.classes_[places])
 
 
 class PartlyLabeledRegressor(PartlyLabeled, RegressorMixin):  # type: ignore[misc]
@@ -202,8 +196,7 @@ class PartlyLabeledRegressor(PartlyLabeled, RegressorMixin):  # type: ignore[mis
         return (self.transduction_ - self.mean_) / self.scale_
 
     def _in_units(self, standardized: Array) -> Array:
-        values: Array = standardized * self.scale_ + self.mean_
-        return values
+        return np.asarray(standardized * self.scale_ + self.mean_)
 
     def predict(self, X: ArrayLike) -> Array:
         """The value of each row."""
@@ -337,8 +330,7 @@ class _Network(BaseEstimator):  # type: ignore[misc]
     def _predict(self, X: Any) -> Array:
         """What the network gives for new rows."""
         check_is_fitted(self)
-        found: Array = predict(self.module_, self._inputs(X)).double().numpy()
-        return found
+        return np.asarray(predict(self.module_, self._inputs(X)).double())
 
 
 class LGAClassifier(PartlyLabeledClassifier, _Network):
@@ -406,8 +398,7 @@ class LGAClassifier(PartlyLabeledClassifier, _Network):
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """The probability of each class, in the order of `classes_`."""
-        probabilities: Array = softmax(self._predict(X) / self.temperature_, axis=1)
-        return probabilities
+        return np.asarray(softmax(self._predict(X) / self.temperature_, axis=1))
 
 
 class LGARegressor(PartlyLabeledRegressor, _Network):

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,12 +23,10 @@ import polars as pl
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.data.sources import read_pairs
 from labelgrad.auto.plain_values import built
+from labelgrad.auto.result import Result
 from labelgrad.auto.task import Classification
 from labelgrad.files import append_lines, read_json
 from labelgrad.nearest import did_you_mean
-
-if TYPE_CHECKING:
-    from labelgrad.auto.result import Result
 
 FILE = "annotations.jsonl"
 AUDIT = "audit"
@@ -317,14 +314,7 @@ def log_of(result: Result) -> AnnotationLog:
     return AnnotationLog(None if result.folder is None else result.folder / FILE)
 
 
-class Taken(NamedTuple):
-    """How many labels of a file are new, and a summary."""
-
-    new: int
-    summary: str
-
-
-def take_corrections(result: Result, path: str | Path, *, new_classes: bool = False) -> Taken:
+def take_corrections(result: Result, path: str | Path, *, new_classes: bool = False) -> str:
     """Add the labels in a CSV file to the log of a run; the next `fit --resume` trains with them.
 
     Parameters
@@ -338,8 +328,8 @@ def take_corrections(result: Result, path: str | Path, *, new_classes: bool = Fa
 
     Returns
     -------
-    Taken
-        How many labels are new, and a summary.
+    str
+        How many labels are new, and how to train with them.
     """
     log, table = log_of(result), result.labels
     rows = table.select(pl.first().alias("id"), "label", "confidence", "source").iter_rows()
@@ -356,12 +346,11 @@ def take_corrections(result: Result, path: str | Path, *, new_classes: bool = Fa
         log.add(new)
     total = len(log.training_labels())
     if not new:
-        return Taken(0, f"{path} holds nothing new; the run has {total} annotations.")
+        return f"{path} holds nothing new; the run has {total} annotations."
     of = f", with the new classes {', '.join(added)}" if added else ""
-    return Taken(
-        len(new),
+    return (
         f"{len(new)} new labels{of}; the run has {total} annotations. labelgrad fit --resume "
-        f"--out {result.folder} trains with them.",
+        f"--out {result.folder} trains with them."
     )
 
 

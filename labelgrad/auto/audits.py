@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -15,15 +14,12 @@ from labelgrad.auto.annotations import (
     Annotation,
     AnnotationLog,
     Draw,
-    Taken,
     audit_of,
     log_of,
     read_label_file,
 )
 from labelgrad.auto.labels import save_labels
-
-if TYPE_CHECKING:
-    from labelgrad.auto.result import Result
+from labelgrad.auto.result import Result
 
 
 def draw_audit(result: Result, n: int, *, log: AnnotationLog | None = None) -> Draw:
@@ -85,7 +81,7 @@ def save_audit(result: Result, draw: Draw, path: str | Path) -> None:
     save_labels(pl.DataFrame(columns), path)
 
 
-def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -> Taken:
+def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -> str:
     """Add the labels of a filled-in audit to the log of a run.
 
     Parameters
@@ -99,8 +95,8 @@ def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -
 
     Returns
     -------
-    Taken
-        How many labels are new, and a summary.
+    str
+        How many labels are new, and how far the audits are.
     """
     log = log_of(result)
     model_of = {name: draw.model for draw in log.draws for name in draw.ids}  # the newest draw
@@ -122,7 +118,7 @@ def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -
     sentences = [f"{len(new)} new labels.", audit_status(result)]
     if added:
         sentences.append(f"Not classes of the run, and so mistakes: {', '.join(added)}.")
-    return Taken(len(new), " ".join(sentences))
+    return " ".join(sentences)
 
 
 def audit_status(result: Result) -> str:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ from joblib import effective_n_jobs
 from labelgrad.auto.assemble import subsample
 from labelgrad.auto.base_models.base import BaseModel
 from labelgrad.auto.base_models.registry import base_models, default_base_models
-from labelgrad.auto.config import FitConfig, listed_names
+from labelgrad.auto.config import FitConfig, Options, listed_names
 from labelgrad.auto.cross_fit import cross_fit, make_folds
 from labelgrad.auto.data.dataset import Dataset, read
 from labelgrad.auto.evaluation import LEVEL, Interval, shown_error
@@ -118,7 +118,7 @@ def compare(
     out: str | Path | None = None,
     config: FitConfig | None = None,
     events: Events = SILENT,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Comparison:
     """Cross-validate several models with several seeds, and say which is best or if it is chance.
 

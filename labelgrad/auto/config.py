@@ -1,8 +1,8 @@
 """Every option of `fit`, once.
 
 `FitConfig` is the Python interface, the command line, what a run folder saves, what `resume` loads
-and overrides, and what the reference page shows. To add an option, add a field here with its help,
-and use it where it acts.
+and overrides, and what the reference page shows. To add an option, add a field here with its help
+and a key to `Options`, and use it where it acts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from torch import nn
@@ -151,6 +151,37 @@ class FitConfig:
             for name, value in saved.items()
         }
         return cls(**options)
+
+
+class Options(TypedDict, total=False):
+    """The options of `FitConfig` as keywords of `fit`, for type checkers."""
+
+    target: str | None
+    labels: str | None
+    task: str | None
+    dates: str | None
+    text: str | Sequence[str]
+    size: int | None
+    strict: bool
+    encoder: str | nn.Module | None
+    download: bool
+    cache: str | None
+    base_models: str | Sequence[str] | None
+    estimators: Mapping[str, Any] | None
+    method: str | None
+    network: str | nn.Module | None
+    steps: int | None
+    time_budget: float | None
+    mirror: bool
+    fine_tune: float
+    weak_labels: str | None
+    class_prior: Mapping[str, float] | None
+    label_sampling: str
+    keep_ensemble: bool
+    seed: int
+    device: str
+    workers: int
+    model_timeout: float
 
 
 def listed_names(given: str | Sequence[str] | None) -> tuple[str, ...] | None:

@@ -240,12 +240,10 @@ def _fitted(kind: str, state: Mapping[str, Any], predictor: Predictor) -> Fitted
         return LinearHead(weight, state["bias"], task)
     if kind == "network":  # like the one that is saved beside the ensemble
         std, temperature = float(state["std"]), float(state["temperature"])
-        if not (0 < std < math.inf and 0 < temperature < math.inf):
-            raise ValueError(f"its std is {std}, its temperature {temperature}")
         model = copy.deepcopy(predictor.model)
         weights = {name: torch.from_numpy(one) for name, one in state["weights"].items()}
         model.network.load_state_dict(weights)
-        return replace(model, std=std, temperature=temperature)
+        return replace(predictor, model=replace(model, std=std, temperature=temperature)).model
     if kind not in ("estimator", "catboost"):
         raise ValueError(f"its kind {kind!r} is unknown")
     if kind == "catboost":

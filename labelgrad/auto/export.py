@@ -10,7 +10,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +18,10 @@ from torch import Tensor, nn
 
 from labelgrad.auto.base_models.networks import FINE_TUNED, TrainedNetwork
 from labelgrad.auto.data.dataset import Examples
+from labelgrad.auto.result import Result
 from labelgrad.auto.task import MIN_PROBABILITY, Array, Classification
 from labelgrad.files import write_whole
 from labelgrad.models.mlp import PIECE
-
-if TYPE_CHECKING:
-    from labelgrad.auto.result import Result
 
 SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}
 TOLERANCE = 1e-5  # other programs add in another order

@@ -6,11 +6,11 @@ import inspect
 import time
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from labelgrad.auto.assemble import Fitted, assemble, subsample
 from labelgrad.auto.base_models.registry import base_models, with_steps_for_budget
-from labelgrad.auto.config import FitConfig
+from labelgrad.auto.config import FitConfig, Options
 from labelgrad.auto.cross_fit import cross_fit, make_folds
 from labelgrad.auto.data.dataset import read
 from labelgrad.auto.data.views import open_views
@@ -34,7 +34,7 @@ def fit(
     out: str | Path | None = None,
     resume: bool = False,
     events: Events = SILENT,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Result:
     """Fit base models on few labels, stack them, and distil the ensemble into one network.
 
@@ -78,7 +78,7 @@ def fit(
         config = run.resolve(config, options)
         if config.keep_ensemble:
             check_can_save()
-        data = run.data if data is None else data
+        data = run.saved.get("data") if data is None else data
         raw = read(data, y, config, events)
         dataset = run.annotations.applied_to(raw)
         sample = subsample(dataset, config)

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -35,10 +35,8 @@ from labelgrad.auto.guarantees.pac import (
     match_ranks,
 )
 from labelgrad.auto.queue import codes
+from labelgrad.auto.result import Result
 from labelgrad.auto.task import Array, Classification, log_normalize
-
-if TYPE_CHECKING:
-    from labelgrad.auto.result import Result
 
 RATES = (0.1, 0.05, 0.02)
 
@@ -287,7 +285,6 @@ def guaranteed_labels(
     *,
     confidence: float = CONFIDENCE,
     rest_by_hand: bool = False,
-    log: AnnotationLog | None = None,
 ) -> Guarantee:
     """The largest set of labels of which at most a given fraction is wrong.
 
@@ -302,15 +299,13 @@ def guaranteed_labels(
     rest_by_hand
         Guarantee the error rate of all imputed labels, once a person has labeled those that are
         not selected. This selects more.
-    log
-        The annotations of the run, if they are open already.
 
     Returns
     -------
     Guarantee
         The labels, possibly none, and a summary.
     """
-    finder = GuaranteeFinder(result, log, confidence=confidence)
+    finder = GuaranteeFinder(result, confidence=confidence)
     return finder.find(max_error_rate, rest_by_hand=rest_by_hand)
 
 
@@ -361,8 +356,9 @@ def no_evidence(result: Result, known: Evidence, what: str) -> str:
     each = ", ".join(f"{count:,} {source}" for source, count in counts)
     level = look_confidence(CONFIDENCE)
     needed = audits_needed(0.05, len(known.imputed), confidence=level)
+    number = f"only {len(known):,}" if len(known) else "none"
     advice = (
-        f"{what} needs labels sampled at random, and this run has none (labels by source: {each}). "
+        f"{what} needs labels sampled at random, and this run has {number} (by source: {each}). "
         f"Draw {needed} or more with labelgrad audit, or fit with --label-sampling random if the "
         f"labels are a random sample of all examples."
     )

@@ -8,15 +8,13 @@ if it is far from its prediction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
+from labelgrad.auto.result import Result
 from labelgrad.auto.task import Array, Classification, log_normalize
-
-if TYPE_CHECKING:
-    from labelgrad.auto.result import Result
 
 FAR = 3.0  # typical errors between a value and its prediction
 

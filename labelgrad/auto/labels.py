@@ -119,7 +119,7 @@ def label_table(
     label: Summary,
     prediction: Summary,
     *,
-    nearest: tuple[Array, Array] | None = None,
+    nearest: tuple[Array, Array],
     typical_error: float = 1.0,
 ) -> pl.DataFrame:
     """The table of labels.
@@ -158,7 +158,8 @@ def label_table(
 
     is_classes = isinstance(task, Classification)
     std = {} if is_classes else {"std": numbers(label.confidence * getattr(task, "scale", 1.0))}
-    near, around, apart = _neighbours(task, y, nearest, typical_error)
+    near = nearest[0]
+    around, apart = _neighbours(task, y, *nearest, typical_error)
     return pl.DataFrame(
         {
             dataset.preprocessor.id_name: id_column(dataset.ids),
@@ -176,19 +177,16 @@ def label_table(
 
 
 def _neighbours(
-    task: Task, y: Array, nearest: tuple[Array, Array] | None, typical_error: float
-) -> tuple[Array, Array, Array]:
-    """Rows, the commonest label of the nearest labeled examples, and how far theirs is from it."""
-    if nearest is None or not nearest[1].size:
-        return np.zeros(0, dtype=int), y[:0], y[:0]
-    rows, found = nearest
-    labels = y[found]  # (rows, neighbours)
+    task: Task, y: Array, rows: Array, nearest: Array, typical_error: float
+) -> tuple[Array, Array]:
+    """The commonest label of the nearest labeled examples, and how far theirs are from a row's."""
+    labels = y[nearest]  # (rows, neighbours)
     if isinstance(task, Classification):
         votes = (labels[:, :, None] == labels[:, None, :]).sum(2)
         commonest = labels[np.arange(len(labels)), votes.argmax(1)]  # ties: the nearest
-        return rows, commonest, (labels != y[rows, None]).mean(1)
+        return commonest, (labels != y[rows, None]).mean(1)
     mean = labels.mean(1)
-    return rows, mean, np.abs(mean - y[rows]) * task.scale / max(typical_error, 1e-12)
+    return mean, np.abs(mean - y[rows]) * task.scale / max(typical_error, 1e-12)
 
 
 def _named(codes: Array, names: Sequence[str]) -> pl.Series:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.annotations import AnnotationLog, log_of
+from labelgrad.auto.annotations import log_of
 from labelgrad.auto.guarantee import Evidence, evidence, no_evidence
 from labelgrad.auto.guarantees.pac import CONFIDENCE
 from labelgrad.auto.guarantees.ppi import (
@@ -26,10 +26,8 @@ from labelgrad.auto.guarantees.ppi import (
     wilson_interval,
 )
 from labelgrad.auto.queue import codes
+from labelgrad.auto.result import Result
 from labelgrad.auto.task import Array, Regression, log_normalize
-
-if TYPE_CHECKING:
-    from labelgrad.auto.result import Result
 
 ENDS = ("value", "low", "high")
 
@@ -69,9 +67,7 @@ class Sample(NamedTuple):
     folds: int = 1  # models that the predictions come from
 
 
-def prevalence(
-    result: Result, *, confidence: float = CONFIDENCE, log: AnnotationLog | None = None
-) -> Prevalence:
+def prevalence(result: Result, *, confidence: float = CONFIDENCE) -> Prevalence:
     """Estimate the prevalence of every class, or the mean of the values.
 
     Parameters
@@ -80,15 +76,13 @@ def prevalence(
         A run with audits or with labels sampled at random.
     confidence
         Coverage of the intervals.
-    log
-        The annotations of the run, if they are open already.
 
     Returns
     -------
     Prevalence
         An estimate for each class, or one named "mean", as a table.
     """
-    known = evidence(result, log_of(result) if log is None else log)
+    known = evidence(result, log_of(result))
     columns = _Columns(result, known)
     samples = [sample for sample in (columns.audited(), columns.random()) if sample is not None]
     drawn = sum(len(sample.truth) for sample in samples)
@@ -105,10 +99,9 @@ def prevalence(
     if is_gap.any():  # whatever a gap is, its share of a class is between 0 and 1
         low = _combine(samples, n, confidence, gaps=0.0)[1]
         high = _combine(samples, n, confidence, gaps=1.0)[2]
-    if columns.classes:
-        value, low, high = (np.clip(x, columns.seen() / n, 1.0) for x in (value, low, high))
     truth = truth[~is_gap]
     if columns.classes:
+        value, low, high = (np.clip(x, columns.seen() / n, 1.0) for x in (value, low, high))
         counts = truth.sum(0).astype(int).tolist()
         alone = [wilson_interval(one, len(truth), confidence=confidence) for one in counts]
     else:

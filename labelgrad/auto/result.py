@@ -97,10 +97,8 @@ def pack_arrays(of: HeldOut | UnlabeledPredictions) -> bytes:
 def _unpack_arrays(content: bytes) -> dict[str, Any]:
     """The fields of an object that `pack_arrays` wrote."""
     arrays: dict[str, Any] = load_arrays(content)
-    predictions = {name: arrays.pop(name) for name in list(arrays) if name.startswith(BY)}
-    return arrays | {
-        "predictions": {name.removeprefix(BY): one for name, one in predictions.items()}
-    }
+    models = [name for name in arrays if name.startswith(BY)]
+    return {"predictions": {name.removeprefix(BY): arrays.pop(name) for name in models}} | arrays
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,6 @@ class About:
     skipped: tuple[tuple[str, str], ...] = ()  # id, reason
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
-    stopped: bool = False  # before all steps were done
     version: str = labelgrad.__version__
 
 

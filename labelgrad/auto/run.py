@@ -16,12 +16,14 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import labelgrad
+from labelgrad.auto.annotations import FILE, AnnotationLog
 from labelgrad.auto.config import OWN, FitConfig
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.result import FILES, Result, read_result
@@ -37,9 +39,6 @@ from labelgrad.files import (
     write_whole,
 )
 
-if TYPE_CHECKING:
-    from labelgrad.auto.annotations import AnnotationLog
-
 try:
     import fcntl
 except ImportError:  # Windows: two processes are not kept apart
@@ -47,7 +46,7 @@ except ImportError:  # Windows: two processes are not kept apart
 
 FORMAT = 4
 MANIFEST, CONFIG, LOCK = "manifest.json", "config.json", ".lock"
-ANNOTATIONS, CHECKPOINTS = "annotations.jsonl", "checkpoints"
+CHECKPOINTS = "checkpoints"
 PATHS = ("labels", "cache", "weak_labels")  # options that may name a file
 NOT_TRAINED_WITH = ("workers", "model_timeout", "keep_ensemble", "cache", "download", "strict")
 RESTORE = "put it back as it was, or resume the run (labelgrad fit --resume)"
@@ -79,7 +78,9 @@ class Manifest:
                 _read_sealed(folder / CONFIG)  # it may be of an earlier version
             raise FileNotFoundError(f"{folder} holds no finished run: {MANIFEST} is missing.")
         files = _read_sealed(folder / MANIFEST).get("files")
-        if not isinstance(files, dict) or not all(map(_is_inside, files)):
+        if not isinstance(files, dict) or any(
+            Path(name).is_absolute() or ".." in Path(name).parts for name in files
+        ):
             raise ValueError(
                 f"{folder / MANIFEST} does not list files of its folder; fit again into another."
             )
@@ -172,26 +173,18 @@ class RunFolder:
             saved = group.on_rank_zero(lambda: _check_usable(folder, resume=resume))
             yield cls(folder, saved)
 
-    @property
-    def data(self) -> str | None:
-        """The path of the data that the run was begun with, if they had one."""
-        return self.saved.get("data")
-
-    @property
+    @cached_property
     def annotations(self) -> AnnotationLog:
         """What people have annotated in this run."""
-        from labelgrad.auto.annotations import AnnotationLog
-
-        return AnnotationLog(None if self.folder is None else self.folder / ANNOTATIONS)
+        return AnnotationLog(None if self.folder is None else self.folder / FILE)
 
     def resolve(self, config: FitConfig | None, options: Mapping[str, Any]) -> FitConfig:
         """The options of the run that is resumed, overridden by those that are given now."""
+        config = config or FitConfig()
         if not self.saved:
-            return (config or FitConfig()).override(options)
-        given = dict(options)
-        if config is not None:
-            changed = (f.name for f in fields(config) if getattr(config, f.name) != f.default)
-            given = {name: getattr(config, name) for name in changed} | given
+            return config.override(options)
+        changed = (f.name for f in fields(config) if getattr(config, f.name) != f.default)
+        given = {name: getattr(config, name) for name in changed} | dict(options)
         self.options, saved = frozenset(given), self.saved["config"]
         try:
             resolved = FitConfig.from_dict(saved).override(given)
@@ -205,9 +198,7 @@ class RunFolder:
                 )
         return resolved
 
-    def begin(
-        self, config: FitConfig, data: Any, dataset: Dataset, raw: Dataset | None = None
-    ) -> None:
+    def begin(self, config: FitConfig, data: Any, dataset: Dataset, raw: Dataset) -> None:
         """Record the options and the data; refuse data that differ from those of the run.
 
         Parameters
@@ -219,21 +210,19 @@ class RunFolder:
         dataset
             The examples with annotations.
         raw
-            The examples as they were read, if there are annotations.
+            The examples as they were read.
 
         """
         if self.folder is None:
             return
-        found = fingerprint(dataset if raw is None else raw)
+        found = fingerprint(raw)
         if self.saved and found != self.saved["fingerprint"]:
             raise ValueError(
                 f"The data differ from those that the run in {self.folder} was begun with; give "
                 f"the same data, or fit into another folder."
             )
         options = config.to_dict()
-        for name in PATHS:
-            if isinstance(options.get(name), str):
-                options[name] = str(Path(options[name]).resolve())
+        options |= {name: str(Path(options[name]).resolve()) for name in PATHS if name in options}
         trained_with = {k: v for k, v in options.items() if k not in NOT_TRAINED_WITH}
         weak = None if config.weak_labels is None else digest_of_file(Path(config.weak_labels))
         if self.saved.get("weak_labels") not in (None, weak) and "weak_labels" not in self.options:
@@ -266,8 +255,8 @@ class RunFolder:
         """Write the result, all of it or nothing, and give the same result with its folder."""
         if self.folder is None:
             return result
-        group = current_group()
-        group.on_rank_zero(lambda: write_result_files(self.folder or Path(), result.contents()))
+        folder = self.folder
+        current_group().on_rank_zero(lambda: write_result_files(folder, result.contents()))
         for place in (self.folder / CHECKPOINTS).glob("*"):
             if place.name != self.key and place.name in self.saved["checkpoints"]:
                 shutil.rmtree(place, ignore_errors=True)
@@ -337,11 +326,6 @@ def _check_usable(folder: Path, *, resume: bool) -> dict[str, Any]:
                 f"{path} is damaged (it has no {name}); fit again into another folder."
             )
     return saved
-
-
-def _is_inside(name: str) -> bool:
-    """Whether a file's name leads to no place outside of its folder."""
-    return not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
 def fingerprint(dataset: Dataset) -> str:

@@ -80,8 +80,7 @@ class Examples:
             found = torch.as_tensor(self.x[rows.numpy()])
         return found if self.transform is None else self.transform(found)
 
-    def __getitem__(self, places: Tensor) -> Tensor:
-        return self.take(places)
+    __getitem__ = take
 
     def parts(self, size: int = 1000) -> Iterator[Tensor]:
         """All of them in their order, so many at a time."""

@@ -12,7 +12,6 @@ see another's disk. When a run resumes, rank zero reads, and each process takes 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import warnings
@@ -26,9 +25,17 @@ import torch
 from torch import Tensor
 
 from labelgrad.distributed import Group
-from labelgrad.files import append_lines, digest, read_tensors, write_tensors
+from labelgrad.files import (
+    append_lines,
+    digest,
+    digest_of,
+    read_tensors,
+    write_tensors,
+    write_whole,
+)
 from labelgrad.labels.table import LabelTable
 
+KEPT = 2  # checkpoints
 ROWS_SIZE = 2**26  # bytes of rows that are held at once, and of a table that is small
 
 
@@ -101,8 +108,8 @@ class Checkpoints:
     {'step': 5}
     """
 
-    def __init__(self, folder: str | Path, *, keep: int = 2):
-        self.folder, self.keep = Path(folder), keep
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
 
     def files(self) -> list[Path]:
         """The checkpoint files, oldest first."""
@@ -112,7 +119,7 @@ class Checkpoints:
         """Write a checkpoint, then drop those that are not needed any more."""
         step = state.info["step"]
         self._write(self.folder / f"step-{step:012d}.safetensors", state)
-        for old in self.files()[: -self.keep]:
+        for old in self.files()[:-KEPT]:
             old.unlink()
         steps = {path.stem.removeprefix("step-") for path in self.files()}
         for path in self.folder.glob("rows-*.safetensors"):
@@ -136,11 +143,13 @@ class Checkpoints:
         try:
             return write_tensors(path, state.tensors, state.info)
         except OSError as error:
-            raise CheckpointError(
-                f"the checkpoint {path} could not be written ({error}); {self._remaining()}"
-            ) from error
+            whole = self.files()
+            rest = "There is no earlier one; make room and start again."
+            if whole:
+                rest = f"The one before it, {whole[-1].name}, is kept; make room and resume there."
+            raise CheckpointError(f"the checkpoint {error} {rest}") from error
 
-    def load(self, device: torch.device | str = "cpu") -> State | None:
+    def load(self) -> State | None:
         """The newest whole checkpoint, or `None` where there is none; damage is warned of."""
         damaged = None
         for path in reversed(self.files()):
@@ -152,16 +161,10 @@ class Checkpoints:
                 damaged = f"the checkpoint {path} is damaged ({error})"
                 warnings.warn(f"{damaged}; trying the one before it.", stacklevel=2)
             else:
-                return State({name: t.to(device) for name, t in tensors.items()}, info)
+                return State(tensors, info)
         if damaged is not None:
             raise CheckpointError(f"{damaged} and no other is left; remove it to start again.")
         return None
-
-    def _remaining(self) -> str:
-        whole = self.files()
-        if not whole:
-            return "there is no earlier one; make room and start again."
-        return f"the one before it, {whole[-1].name}, is kept; make room and resume from there."
 
 
 def collect_rows(
@@ -226,20 +229,13 @@ class Log:
     """
 
     def __init__(self, path: Path | None):
-        self.path, self.position = path, 0
+        self.path, self.content = path, b""  # all that was written so far
         self.records: list[dict[str, Any]] = []
-        self._content = hashlib.blake2b(digest_size=16)
-
-    @property
-    def digest(self) -> str:
-        """A short name for all that was written so far."""
-        return self._content.hexdigest()
 
     def begin(self, head: dict[str, Any]) -> None:
         """Start the file with what the run is."""
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_bytes(b"")
+            write_whole(self.path, b"")
         self._write(head)
 
     def append(self, record: dict[str, Any]) -> None:
@@ -254,16 +250,14 @@ class Log:
         """
         if self.path is None:
             return self.records
-        content = self.path.read_bytes()[:position] if self.path.is_file() else b""
-        self._content.update(content)
-        if self.digest != digest:
+        self.content = self.path.read_bytes()[:position] if self.path.is_file() else b""
+        if digest_of(self.content) != digest:
             raise CheckpointError(
                 f"{self.path} must hold the first {position} bytes of this run's record, and does "
                 f"not; put it back, or remove {self.path.parent} to start again."
             )
         os.truncate(self.path, position)
-        self.position = position
-        self.records = [json.loads(line) for line in content.splitlines()[1:]]
+        self.records = [json.loads(line) for line in self.content.splitlines()[1:]]
         return self.records
 
     def _write(self, record: dict[str, Any]) -> None:
@@ -276,5 +270,4 @@ class Log:
             raise CheckpointError(
                 f"{self.path} could not be written ({error}); make room and resume the run."
             ) from error
-        self.position += len(line) + 1
-        self._content.update(f"{line}\n".encode())
+        self.content += f"{line}\n".encode()

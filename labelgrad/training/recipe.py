@@ -17,8 +17,10 @@ from torch import Tensor, nn
 
 import labelgrad
 from labelgrad.distributed import Group, current_group
+from labelgrad.files import digest_of
 from labelgrad.functional import random_numbers
 from labelgrad.objective import Objective
+from labelgrad.schedules import check_count
 from labelgrad.training.batches import Batches, Examples
 from labelgrad.training.checkpoint import (
     CheckpointError,
@@ -100,6 +102,7 @@ class Recipe(TrainingSettings):
         return Run(self.trainer(group=group), steps=self.steps, **settings)
 
 
+@dataclass(eq=False)
 class Run:
     """Train for `steps` steps; iterate to get a record of each. A `Recipe` builds it.
 
@@ -125,31 +128,23 @@ class Run:
     (20, [10, 20])
     """
 
-    def __init__(  # noqa: PLR0913 - settings
-        self,
-        trainer: Trainer,
-        *,
-        steps: int,
-        folder: str | Path | None = None,
-        examples: Mapping[str, EvaluatedOn] | None = None,
-        truth: Tensor | None = None,
-        evaluate_every: int = 100,
-        checkpoint_every: int = 1000,
-        metrics: Mapping[str, Metric] | None = None,
-        on_record: OnRecord | None = None,
-    ):
-        if min(steps, evaluate_every, checkpoint_every) < 1:
-            raise ValueError(
-                f"`steps`, `evaluate_every` and `checkpoint_every` must be at least 1, got "
-                f"{steps}, {evaluate_every} and {checkpoint_every}."
-            )
-        self.trainer, self.steps, self.truth = trainer, steps, truth
-        self.examples = dict(examples or {})
-        self.metrics, self.on_record = dict(metrics or {}), on_record
-        if taken := self.metrics.keys() & set(OURS):
+    trainer: Trainer
+    _: KW_ONLY
+    steps: int
+    folder: str | Path | None = None
+    examples: Mapping[str, EvaluatedOn] | None = None
+    truth: Tensor | None = None
+    evaluate_every: int = 100
+    checkpoint_every: int = 1000
+    metrics: Mapping[str, Metric] | None = None
+    on_record: OnRecord | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "evaluate_every", "checkpoint_every"):
+            check_count(name, getattr(self, name))
+        if taken := set(OURS).intersection(self.metrics or ()):
             raise ValueError(f"{min(taken)!r} is always measured; choose another name.")
-        self.evaluate_every, self.checkpoint_every = evaluate_every, checkpoint_every
-        self.group, self._has_folder = trainer.group, folder is not None
+        folder, self.group = self.folder, self.trainer.group
         own = None if folder is None or self.group.rank else Path(folder)  # one process writes
         self.checkpoints = None if own is None else Checkpoints(own / "checkpoints")
         self.log = Log(None if own is None else own / "metrics.jsonl")
@@ -197,7 +192,7 @@ class Run:
 
     def _evaluate(self) -> dict[str, float]:
         results: dict[str, float] = {}
-        for name, examples in self.examples.items():
+        for name, examples in (self.examples or {}).items():
             x, y = examples if isinstance(examples, tuple) else (examples, examples.labels)
             if y is None:
                 raise ValueError(f"the examples {name!r} must have labels to be evaluated by.")
@@ -220,7 +215,7 @@ class Run:
             self.best = State(copy, {"step": self.trainer.index, "rank": rank, **measured})
 
     def _save(self) -> None:
-        if not self._has_folder:
+        if self.folder is None:
             return
         state = self.trainer.state
         failure = collect_rows(state, self.trainer.tables, self.checkpoints)
@@ -233,8 +228,8 @@ class Run:
         state.info |= {
             "settings": self.trainer.settings,
             "seconds": self.seconds,
-            "log": self.log.position,
-            "log_digest": self.log.digest,
+            "log": len(self.log.content),
+            "log_digest": digest_of(self.log.content),
             "best": None if self.best is None else self.best.info,
         }
         if self.best is not None:
@@ -243,7 +238,7 @@ class Run:
 
     def _start(self) -> None:
         """Write what the run is, and its state before the first step."""
-        if self._has_folder and not self._started:
+        if self.folder is not None and not self._started:
             versions = {"labelgrad": labelgrad.__version__, "torch": torch.__version__}
             head = {"settings": self.trainer.settings, **versions}
             self.group.on_rank_zero(lambda: self.log.begin(head))
@@ -252,7 +247,7 @@ class Run:
 
     def _resume(self) -> bool:
         """Go on from the last checkpoint; whether there is one."""
-        if not self._has_folder:
+        if self.folder is None:
             return False
         state = self.group.on_rank_zero(
             lambda: None if self.checkpoints is None else self.checkpoints.load()
@@ -265,10 +260,9 @@ class Run:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
             reason = (str(error).splitlines() or [""])[0].rstrip(".:") or type(error).__name__
-            place = self.checkpoints.folder.parent if self.checkpoints else "it"
             raise CheckpointError(
-                f"the checkpoint in {place} cannot be resumed: {reason}; remove that folder to "
-                f"start again, or use another."
+                f"the checkpoint in {self.folder} cannot be resumed: {reason}; remove that folder "
+                f"to start again, or use another."
             ) from error
         return True
 

@@ -182,9 +182,7 @@ class Trainer(TrainingSettings):
             gradient.copy_(mean.view_as(gradient))
 
     def _next(self) -> Step:
-        unlabeled, rows = self.unlabeled, None
-        if unlabeled is not None and self._owned:
-            rows = len(unlabeled)
+        unlabeled = self.unlabeled
         return Step(
             self.model,
             self.labeled.batch(self.index).to(self.device),
@@ -197,7 +195,7 @@ class Trainer(TrainingSettings):
             keep_graph=self._keep_graph,
             autocast=self.autocast,
             group=self.group,
-            owned=rows,
+            owned=len(unlabeled) if unlabeled is not None and self._owned else None,
             joint_pass=self.joint_pass,
         )
 

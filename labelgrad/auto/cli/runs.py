@@ -97,7 +97,7 @@ def labels(
     if corrections is not None:
         from labelgrad.auto.annotations import take_corrections
 
-        console.say(take_corrections(result, corrections, new_classes=new_classes).summary)
+        console.say(take_corrections(result, corrections, new_classes=new_classes))
     elif result.task.classes or out is not None:
         from labelgrad.auto.labels import confident_labels, save_labels
 
@@ -188,7 +188,7 @@ def audit(
         raise ValueError("--rows needs --out, the CSV file to fill in.")
     console, result = Terminal(), labelgrad.load(run)
     if filled is not None:
-        console.say(take_audit(result, filled, new_classes=new_classes).summary)
+        console.say(take_audit(result, filled, new_classes=new_classes))
     if rows is not None and out is not None:
         draw = draw_audit(result, rows)
         save_audit(result, draw, out)

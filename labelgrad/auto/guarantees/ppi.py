@@ -103,7 +103,7 @@ def prediction_powered(
     growth
         g of the module's docstring, above and below the estimate; a Student interval without.
     folds
-        How many models the predictions come from.
+        How many models the predictions come from; there must be more labels than those.
     confidence
         Coverage of the interval.
 
@@ -123,10 +123,6 @@ def prediction_powered(
     check_rate("confidence", confidence)
     off = np.asarray(residuals, dtype=float)
     labels = off.shape[-1]
-    if labels <= folds:
-        raise ValueError(
-            f"An interval needs at least {folds + 1} labels drawn at random, got {labels}."
-        )
     value: Array = np.asarray(predicted, dtype=float) + off.mean(-1)
     extra = np.abs(off).max(-1) if extra_residual is None else np.asarray(extra_residual)
     squares = ((off - off.mean(-1, keepdims=True)) ** 2).sum(-1) + extra**2

@@ -107,7 +107,11 @@ def test_an_index_with_wild_values_is_refused(refusal, change):
         ("neighbours", lambda state: {"mass": state["mass"][:-1]}, "mass has no finite numbers"),
         ("neighbours", lambda state: {"X": state["X"] * np.nan}, "X has no finite numbers"),
         ("lga-linear", lambda state: {"bias": state["bias"][:1]}, "bias has no finite numbers"),
-        ("lga", lambda state: {"temperature": 0.0}, "temperature 0.0"),
+        (
+            "lga",
+            lambda state: {"temperature": 0.0},
+            "`temperature` must be positive",
+        ),
         ("lga", lambda state: {"weights": {}}, "Error"),
         ("linear", lambda state: {"read": "eval"}, "eval"),
         ("linear", lambda state: {"estimator": SVC()}, "sklearn.svm._classes.SVC, which is not"),

@@ -79,8 +79,8 @@ def test_a_filled_in_file_is_taken_and_gaps_are_told(tmp_path):
     file.write_text("\n".join(["row,label", *rows]))
     with pytest.raises(ValueError, match="elk"):
         take_audit(run, file)
-    assert take_audit(run, file, new_classes=True).new == 2
-    assert take_audit(run, file, new_classes=True).new == 0
+    assert take_audit(run, file, new_classes=True).startswith("2 new labels.")
+    assert take_audit(run, file, new_classes=True).startswith("0 new labels.")
     audit = audit_of(AnnotationLog(tmp_path / FILE), run.digest)
     assert audit.gaps == [draw.ids[1]]
     assert "1 were left out" in audit_status(run)
@@ -329,8 +329,17 @@ def test_gaps_make_intervals_wider(tmp_path):
 
 
 def test_no_random_labels_no_interval():
-    with pytest.raises(ValueError, match="sampled at random"):
+    with pytest.raises(ValueError, match=r"sampled at random, and this run has none \("):
         prevalence(classification_run())
+
+
+def test_one_random_label_gives_no_interval(tmp_path):
+    run = classification_run(folder=tmp_path)
+    log = AnnotationLog(tmp_path / FILE)
+    (name, *_) = draw_audit(run, 5, log=log).ids
+    log.add([Annotation(name, truth_of(run, name), "audit", run.digest)])
+    with pytest.raises(ValueError, match=r"this run has only 1 \("):
+        prevalence(run)
 
 
 # Label issues, review

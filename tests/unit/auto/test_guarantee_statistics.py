@@ -158,11 +158,6 @@ def test_where_every_row_was_looked_at_the_share_is_known():
     assert value == low == high == pytest.approx(y.mean())
 
 
-def test_an_interval_needs_two_labels():
-    with pytest.raises(ValueError, match="at least 2 labels drawn at random, got 1"):
-        prediction_powered(0.5, [0.1], 100)
-
-
 def test_issues_are_labels_with_another_confident_class():
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 4, 400)

@@ -135,6 +135,7 @@ def test_sources_of_annotated_labels():
         data,
         label_sources(raw, data, "unknown", annotated),
         *[summarize(PETS, np.zeros((len(data.unlabeled), 3)))] * 2,
+        nearest=(data.unlabeled, nearest_labeled(data.X, data.labeled, data.unlabeled)),
     )["source"]
     assert found[:6].to_list() == [
         *("given", "corrected", "given", "imputed", "accepted", "corrected"),

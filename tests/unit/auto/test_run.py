@@ -8,13 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 import labelgrad
 from labelgrad.auto.annotations import Annotation, log_of
-from labelgrad.auto.config import FitConfig
+from labelgrad.auto.config import FitConfig, Options
 from labelgrad.auto.run import Manifest, RunFolder, in_use, load, write_result_files
 from labelgrad.files import read_sealed, sealed_json
 from tests.unit.auto.small_fit import arrays, fit_until_killed, small_fit
@@ -52,6 +53,10 @@ def without_seconds(folder):
     for score in saved["evaluation"]["scores"]:
         score["seconds"] = 0
     return files | {"result.json": saved}
+
+
+def test_type_checkers_see_every_option():
+    assert list(Options.__annotations__) == [each.name for each in fields(FitConfig)]
 
 
 def visible(folder):
