@@ -9,6 +9,7 @@ import multiprocessing
 import time
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ FOLDS, FEWER_FOLDS, MANY_LABELS = 4, 3, 400
 NO_INFORMATION_STD = 1e3  # of a standardized value
 CHECKED = 1000  # examples that a final model's prediction is checked on
 TOO_LONG = "it took more than {:g} s"
+MAX_LOSSES = 3  # of workers
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +155,7 @@ def cross_fit(
     n_jobs, total = None if workers == 1 else workers, len(jobs)
     limit = None if effective_n_jobs(n_jobs) == 1 else timeout
     found: list[list[_Fits | str]] = [[] for _ in models]
+    losses = 0
     while jobs:
         run = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1, timeout=limit)
         try:
@@ -164,6 +167,10 @@ def cross_fit(
             found[late].append(TOO_LONG.format(timeout))
             jobs = [job for job in jobs if job[0] != late]
             events.progress("base models", total - len(jobs), total)
+        except CancelledError:  # Dask lost a worker, and with it what it knew of its work
+            losses += 1
+            if losses > MAX_LOSSES:
+                raise
     fits, notes = [], []
     for model, parts in zip(models, found, strict=True):
         failures = [part for part in parts if isinstance(part, str)]

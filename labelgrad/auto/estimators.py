@@ -107,7 +107,8 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
         return self.ensemble_.predict(dataset.examples[dataset.unlabeled])
 
     def _predict(self, X: Any) -> Array:
-        return (self.student_ or self.ensemble_).predict(self._examples(X))
+        examples = self._examples(X)
+        return (self.student_ or self.ensemble_).predict(examples)
 
     def without(self, *names: str) -> Self:
         """The same estimator without some base models, with new weights; nothing is fitted again.
@@ -199,7 +200,8 @@ class StackedClassifier(PartlyLabeledClassifier, _Stacked):
 
     def predict_proba_by_model(self, X: ArrayLike) -> dict[str, Array]:
         """The same by each base model."""
-        found = self.ensemble_.base_predictions(self._examples(X))
+        examples = self._examples(X)
+        found = self.ensemble_.base_predictions(examples)
         return {name: np.exp(prediction) for name, prediction in found.items()}
 
 
