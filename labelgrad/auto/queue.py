@@ -16,7 +16,6 @@ from labelgrad.auto.annotations import AnnotationLog, log_of
 from labelgrad.auto.label_issues import rank_labels
 from labelgrad.auto.labels import save_labels
 from labelgrad.auto.task import Array, Classification, log_normalize
-from labelgrad.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from labelgrad.auto.result import Result
@@ -31,10 +30,10 @@ FAR = 1.0  # typical errors from the neighbours' mean
 class Query:
     """Which examples somebody wants to see, in which order.
 
-    >>> Query("usefull")
+    >>> Query("best")
     Traceback (most recent call last):
     ValueError: The order must be one of useful, uncertain, confident, disagreement, random, data, \
-label-issues, got 'usefull'; did you mean 'useful'?
+label-issues, got 'best'.
     """
 
     order: str = "useful"
@@ -45,10 +44,7 @@ label-issues, got 'usefull'; did you mean 'useful'?
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
-            hint = did_you_mean(self.order, ORDERS, "choose one of them.")
-            raise ValueError(
-                f"The order must be one of {', '.join(ORDERS)}, got {self.order!r}; {hint}"
-            )
+            raise ValueError(f"The order must be one of {', '.join(ORDERS)}, got {self.order!r}.")
 
 
 class ReviewQueue:

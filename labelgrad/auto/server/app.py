@@ -64,10 +64,6 @@ def make_app(session: ReviewSession, secret: str, port: int) -> Starlette:
 
         return endpoint
 
-    def queue(request: Request) -> Any:
-        query, start, count, previews = _query(request)
-        return session.queue(query, start, count, previews=previews)
-
     def example(request: Request) -> Any:
         blind = request.query_params.get("blind") == "1"
         return session.example(request.path_params["row"], blind=blind)
@@ -90,10 +86,9 @@ def make_app(session: ReviewSession, secret: str, port: int) -> Starlette:
         *(Route(f"/{file.name}", asset(file)) for file in files),
         Route("/api/run", get(lambda request: session.facts())),
         Route("/api/state", get(lambda request: session.state())),
-        Route("/api/queue", get(queue)),
+        Route("/api/queue", get(lambda request: session.queue(*_query(request)))),
         Route("/api/example/{row:int}", get(example)),
         Route("/image/{row:int}/{side:int}", image),
-        Route("/api/audit", get(lambda request: session.open_audits())),
         Route("/api/draw", post(lambda sent: session.draw()), methods=["POST"]),
         Route("/api/annotate", post(annotate), methods=["POST"]),
         Route("/api/undo", post(undo), methods=["POST"]),

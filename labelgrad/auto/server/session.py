@@ -11,16 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.annotations import (
-    AUDIT,
-    FILE,
-    HOW,
-    Annotation,
-    AnnotationLog,
-    Label,
-    Undo,
-    audit_of,
-)
+from labelgrad.auto.annotations import AUDIT, HOW, Annotation, Label, Undo, audit_of, log_of
 from labelgrad.auto.audits import draw_audit
 from labelgrad.auto.data.views import ExampleView, ExampleViews, open_views
 from labelgrad.auto.guarantee import GuaranteeFinder
@@ -30,7 +21,6 @@ from labelgrad.auto.result import Result
 from labelgrad.auto.run import load
 from labelgrad.auto.server.retraining import Retraining, compare_results
 from labelgrad.auto.task import Array, log_normalize
-from labelgrad.nearest import did_you_mean
 
 MAX_ROWS = 500  # of one page, or annotated at once
 PREVIEW, PREVIEW_CELLS = 240, 6  # characters of a text, and cells of a row, where many are shown
@@ -47,19 +37,15 @@ class ReviewSession:
     """
 
     def __init__(
-        self,
-        folder: str | Path,
-        *,
-        data: str | Path | None = None,
-        max_error_rate: float = 0.02,
+        self, folder: str | Path, *, data: str | Path | None = None, max_error_rate: float = 0.02
     ):
         check_rate("max_error_rate", max_error_rate)
         self._lock = threading.RLock()
         self._given_data, self._goal = data, max_error_rate
-        self.folder = Path(folder)
-        self.log = AnnotationLog(self.folder / FILE)
-        self.retraining = Retraining()
-        self._use(load(self.folder))
+        self.folder, self.retraining = Path(folder), Retraining()
+        result = load(self.folder)
+        self.log = log_of(result)
+        self._use(result)
 
     def _use(self, result: Result) -> None:
         """Show a result, the first one or that of a retraining."""
@@ -118,9 +104,7 @@ class ReviewSession:
                 "retraining": self.retraining.state,
             }
 
-    def queue(
-        self, query: Query, start: int, count: int, *, previews: bool = False
-    ) -> dict[str, Any]:
+    def queue(self, query: Query, start: int, count: int, previews: bool = False) -> dict[str, Any]:
         """A page of examples; with `previews` the beginning of those without an image."""
         if start < 0 or not 0 < count <= MAX_ROWS:
             raise ValueError(f"A page starts at 0 or later and has 1 to {MAX_ROWS} examples.")
@@ -157,27 +141,22 @@ class ReviewSession:
             raise ValueError("There is no such image.")
         return found
 
-    def open_audits(self) -> dict[str, Any]:
+    def open_audits(self) -> list[int]:
         """The examples that were drawn for an audit and have no label, in their order."""
-        with self._lock:
-            self.log.refresh()
-            audit = audit_of(self.log, self.result.digest)
-            rows = [self._row[name] for name in audit.drawn if name not in audit.answers]
-            return {"rows": rows}
+        audit = audit_of(self.log, self.result.digest)
+        return [self._row[name] for name in audit.drawn if name not in audit.answers]
 
     def draw(self) -> dict[str, Any]:
-        """Draw an audit if none is open, of as many examples as the guarantee needs at least."""
+        """What is open of an audit; a new one has as many examples as the guarantee needs."""
         with self._lock:
-            if not self._queue.is_classification:
-                raise ValueError("A guarantee counts wrong labels, and values are never exact.")
-            if not self.open_audits()["rows"]:
-                drawn = len(audit_of(self.log, self.result.digest).drawn)
-                left = len(self._queue.imputed) - drawn
-                finder = GuaranteeFinder(self.result, self.log, look=False)
+            self.log.refresh()
+            finder = GuaranteeFinder(self.result, self.log, look=False)
+            drawn = len(audit_of(self.log, self.result.digest).drawn)
+            left = len(self._queue.imputed) - drawn
+            if left and not self.open_audits():
                 needed = min(max(finder.more_audits(self._goal), 1), left)
-                if left:
-                    self._write(lambda: draw_audit(self.result, needed, log=self.log))
-            return self.open_audits()
+                self._write(lambda: draw_audit(self.result, needed, log=self.log))
+            return {"rows": self.open_audits()}
 
     # What is annotated
 
@@ -274,11 +253,11 @@ class ReviewSession:
             if not is_number or not math.isfinite(label):
                 raise ValueError(f"A value must be a finite number, got {str(label)[:50]!r}.")
             return float(label)
-        classes = self.result.task.classes
-        if not isinstance(label, str) or label not in classes:
-            others = "new classes come with labels --corrections --new-classes."
-            hint = did_you_mean(str(label)[:50], classes, others)
-            raise ValueError(f"The run has no class {str(label)[:50]!r}; {hint}")
+        if not isinstance(label, str) or label not in self.result.task.classes:
+            raise ValueError(
+                f"The run has no class {str(label)[:50]!r}; new classes come with labels "
+                f"--corrections --new-classes."
+            )
         return label
 
     def _refreshed(self) -> tuple[int, Array]:

@@ -145,7 +145,7 @@ def test_an_audit_is_drawn_blind_and_feeds_the_guarantee(run):
     assert state["guarantee"]["audits"] == 3
     assert state["guarantee"]["mistakes"] == 0
     assert state["new"] == 0  # audits are not trained on
-    assert session.open_audits()["rows"] == rows[3:]
+    assert session.draw()["rows"] == rows[3:]
     assert all(one.shown is None for one in AnnotationLog(run / FILE).newest(audits=True))
 
 
