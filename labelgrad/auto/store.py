@@ -210,9 +210,8 @@ class RowStore:
     def add(self, keys: Sequence[bytes], rows: Any) -> None:
         """Append rows; when this returns they are on the disk."""
         new = np.ascontiguousarray(rows, self.dtype).reshape(len(keys), *self.shape)
-        entries = np.zeros(len(keys), ROW_ENTRY)
-        entries["key"] = [np.void(key) for key in keys]
-        entries["checksum"] = [zlib.crc32(row.data) for row in new]
+        checked = [(key, zlib.crc32(row.data)) for key, row in zip(keys, new, strict=True)]
+        entries = np.array(checked, ROW_ENTRY)
         with _writing(self.folder), _locked(self.folder / "lock"):
             count = self._count()
             _write_at(self._rows, count * self.row_size, new.data)

@@ -50,20 +50,6 @@ HEADERS = {
 def make_app(session: ReviewSession, secret: str, port: int) -> Starlette:
     """The ASGI application of a session."""
 
-    def asset(file: Path) -> Callable[[Request], Response]:
-        content, kind = file.read_bytes(), KINDS[file.suffix[1:]]
-        return lambda request: Response(content, media_type=kind)
-
-    def get(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
-        return lambda request: JSONResponse(answer(request))
-
-    def post(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            sent = await _body(request)
-            return JSONResponse(await run_in_threadpool(answer, sent))
-
-        return endpoint
-
     def example(request: Request) -> Any:
         blind = request.query_params.get("blind") == "1"
         return session.example(request.path_params["row"], blind=blind)
@@ -82,24 +68,48 @@ def make_app(session: ReviewSession, secret: str, port: int) -> Starlette:
 
     files = [LOOK, *(file for file in sorted(HERE.iterdir()) if file.suffix[1:] in KINDS)]
     routes = [
-        Route("/", asset(HERE / "page.html")),
-        *(Route(f"/{file.name}", asset(file)) for file in files),
-        Route("/api/run", get(lambda request: session.facts())),
-        Route("/api/state", get(lambda request: session.state())),
-        Route("/api/queue", get(lambda request: session.queue(*_query(request)))),
-        Route("/api/example/{row:int}", get(example)),
+        Route("/", _asset(HERE / "page.html")),
+        *(Route(f"/{file.name}", _asset(file)) for file in files),
+        Route("/api/run", _get(lambda request: session.facts())),
+        Route("/api/state", _get(lambda request: session.state())),
+        Route("/api/queue", _get(lambda request: session.queue(*_query(request)))),
+        Route("/api/example/{row:int}", _get(example)),
         Route("/image/{row:int}/{side:int}", image),
-        Route("/api/draw", post(lambda sent: session.draw()), methods=["POST"]),
-        Route("/api/annotate", post(annotate), methods=["POST"]),
-        Route("/api/undo", post(undo), methods=["POST"]),
-        Route("/api/retrain", post(lambda sent: session.retrain()), methods=["POST"]),
+        Route("/api/draw", _post(lambda sent: session.draw()), methods=["POST"]),
+        Route("/api/annotate", _post(annotate), methods=["POST"]),
+        Route("/api/undo", _post(undo), methods=["POST"]),
+        Route("/api/retrain", _post(lambda sent: session.retrain()), methods=["POST"]),
     ]
+
+    async def guarded(request: Request, answer: RequestResponseEndpoint) -> Response:
+        reason = _guard(request, secret, port)
+        response = JSONResponse({"error": reason}, 403) if reason else await answer(request)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
     handlers: Any = {HTTPException: _refusal, ValueError: _refusal, OSError: _refusal}
     return Starlette(
         routes=[Mount(f"/{secret}", routes=routes)],
         exception_handlers=handlers,
-        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard(secret, port))],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guarded)],
     )
+
+
+def _asset(file: Path) -> Callable[[Request], Response]:
+    content, kind = file.read_bytes(), KINDS[file.suffix[1:]]
+    return lambda request: Response(content, media_type=kind)
+
+
+def _get(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
+    return lambda request: JSONResponse(answer(request))
+
+
+def _post(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(answer, await _body(request)))
+
+    return endpoint
 
 
 def _query(request: Request) -> tuple[Query, int, int, bool]:
@@ -142,36 +152,22 @@ def _refusal(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": reason}, status_code=code)
 
 
-def guard(
-    secret: str, port: int
-) -> Callable[[Request, RequestResponseEndpoint], Awaitable[Response]]:
-    """Let through only requests with the secret that come from the page itself."""
-    hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
+def _guard(request: Request, secret: str, port: int) -> str | None:
+    """Why a request is refused that lacks the secret or does not come from the page itself."""
+    hosts, headers = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}, request.headers
     origins = {"", *(f"http://{host}" for host in hosts)}  # "" where a request gives none
-
-    def refusal(request: Request) -> str | None:
-        headers = request.headers
-        first, slash, rest = request.scope["path"].removeprefix("/").partition("/")
-        is_link = headers.get("sec-fetch-mode") == "navigate" and request.method == "GET"
-        site = "none" if is_link else headers.get("sec-fetch-site", "none")
-        if headers.get("host") not in hosts:
-            return "This page is for this machine only: open the address that labelgrad printed."
-        if not secrets.compare_digest(first.encode(), secret.encode()) or not slash:
-            return "The address lacks its secret: open the whole address that labelgrad printed."
-        if headers.get("origin", "") not in origins or site not in ("none", "same-origin"):
-            return "Another site may not send requests to this page."
-        if ".." in rest.split("/") or "\\" in rest:
-            return "A path must not contain '..' or a backslash."
-        return None
-
-    async def dispatch(request: Request, answer: RequestResponseEndpoint) -> Response:
-        reason = refusal(request)
-        response = JSONResponse({"error": reason}, 403) if reason else await answer(request)
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
-
-    return dispatch
+    first, slash, rest = request.scope["path"].removeprefix("/").partition("/")
+    is_link = headers.get("sec-fetch-mode") == "navigate" and request.method == "GET"
+    site = "none" if is_link else headers.get("sec-fetch-site", "none")
+    if headers.get("host") not in hosts:
+        return "This page is for this machine only: open the address that labelgrad printed."
+    if not secrets.compare_digest(first.encode(), secret.encode()) or not slash:
+        return "The address lacks its secret: open the whole address that labelgrad printed."
+    if headers.get("origin", "") not in origins or site not in ("none", "same-origin"):
+        return "Another site may not send requests to this page."
+    if ".." in rest.split("/") or "\\" in rest:
+        return "A path must not contain '..' or a backslash."
+    return None
 
 
 class TimedProtocol(H11Protocol):
