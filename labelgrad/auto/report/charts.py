@@ -273,7 +273,7 @@ def scatter(truth: Array, predicted: Array) -> Markup:
 def confusion(matrix: Array, classes: Sequence[str]) -> Markup:
     """A row for each true class, a column for each prediction; darker is more of the row."""
     count = len(classes)
-    style, letter, half = next(rest for most, *rest in LETTERS if count <= most)
+    _, style, letter, half = next(each for each in LETTERS if count <= each[0])
     names = [cut(name, 12) for name in classes]
     left = 32 + max(map(len, names)) * letter
     side = min(64.0, (WIDTH - left - 4) / count)

@@ -152,8 +152,8 @@ def _example(views: ExampleViews, place: int, row: dict[str, Any]) -> dict[str, 
     """One example of the gallery, by its row of a table with the id first."""
     view = views.view(place)
     image = views.image(place, THUMBNAIL) if view.image else None
-    shown = {name: row[name] for name in ("label", "prediction", "given") if name in row}
-    texts = {n: number(x) if isinstance(x, float) else str(x) for n, x in shown.items()}
+    shown = [name for name in row if name in ("label", "prediction", "given")]
+    texts = {n: number(row[n]) if isinstance(row[n], float) else str(row[n]) for n in shown}
     return {
         "id": str(next(iter(row.values()))),
         "confidence": row["confidence"],
