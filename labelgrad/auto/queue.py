@@ -16,7 +16,6 @@ from labelgrad.auto.annotations import AnnotationLog, log_of
 from labelgrad.auto.label_issues import rank_labels
 from labelgrad.auto.labels import save_labels
 from labelgrad.auto.task import Array, Classification, log_normalize
-from labelgrad.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from labelgrad.auto.result import Result
@@ -31,10 +30,10 @@ FAR = 1.0  # typical errors from the neighbours' mean
 class Query:
     """Which examples somebody wants to see, in which order.
 
-    >>> Query("usefull")
+    >>> Query("best")
     Traceback (most recent call last):
     ValueError: The order must be one of useful, uncertain, confident, disagreement, random, data, \
-label-issues, got 'usefull'; did you mean 'useful'?
+label-issues, got 'best'.
     """
 
     order: str = "useful"
@@ -42,14 +41,10 @@ label-issues, got 'usefull'; did you mean 'useful'?
     low: float = 0.0  # of the confidence
     high: float = 1.0
     search: str = ""
-    annotated: bool = False  # examples with an annotation, in place of those without
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
-            hint = did_you_mean(self.order, ORDERS, "choose one of them.")
-            raise ValueError(
-                f"The order must be one of {', '.join(ORDERS)}, got {self.order!r}; {hint}"
-            )
+            raise ValueError(f"The order must be one of {', '.join(ORDERS)}, got {self.order!r}.")
 
 
 class ReviewQueue:
@@ -95,7 +90,7 @@ class ReviewQueue:
         return self._orders[name]
 
     def rows(self, query: Query, annotated: Array, found: Array | None = None) -> Array:
-        """The rows that a query asks for.
+        """The rows without an annotation that a query asks for.
 
         Parameters
         ----------
@@ -112,7 +107,7 @@ class ReviewQueue:
             Rows of the table of labels.
         """
         rows = self.order(query.order)
-        fits = annotated[rows] == query.annotated
+        fits = ~annotated[rows]
         if query.label is not None and query.order != LABEL_ISSUES:
             fits &= self.label[rows] == query.label
         if (query.low, query.high) != (0.0, 1.0) and self.is_classification:
@@ -204,21 +199,15 @@ def annotated_rows(result: Result, log: AnnotationLog) -> Array:
     return result.labels.to_series(0).is_in(ids).to_numpy()
 
 
-def review_list(
-    result: Result, n: int = 20, *, order: str = "useful", log: AnnotationLog | None = None
-) -> pl.DataFrame:
-    """The imputed labels that a person should see first.
+def review_list(result: Result, n: int = 20) -> pl.DataFrame:
+    """The imputed labels that a person should see first, without those that are annotated.
 
     Parameters
     ----------
     result
         A run.
     n
-        How many.
-    order
-        One of `ORDERS`; by default labels that are probably wrong or disputed come first.
-    log
-        The annotations of the run; annotated examples are left out.
+        How many; labels that are probably wrong or disputed come first.
 
     Returns
     -------
@@ -226,8 +215,8 @@ def review_list(
         Id, imputed label, confidence, prediction of the saved model, label of the neighbours, and
         the reason.
     """
-    queue, log = ReviewQueue(result), log_of(result) if log is None else log
-    rows = queue.rows(Query(order), annotated_rows(result, log))[: max(n, 0)]
+    queue = ReviewQueue(result)
+    rows = queue.rows(Query(), annotated_rows(result, log_of(result)))[:n]
     columns = [result.labels.columns[0], "label", "confidence", "prediction", "neighbours"]
     reasons = pl.Series("reason", [queue.reason(row) for row in rows.tolist()], dtype=pl.String)
     return result.labels[rows, columns].with_columns(reasons)

@@ -210,9 +210,8 @@ class RowStore:
     def add(self, keys: Sequence[bytes], rows: Any) -> None:
         """Append rows; when this returns they are on the disk."""
         new = np.ascontiguousarray(rows, self.dtype).reshape(len(keys), *self.shape)
-        entries = np.zeros(len(keys), ROW_ENTRY)
-        entries["key"] = [np.void(key) for key in keys]
-        entries["checksum"] = [zlib.crc32(row.data) for row in new]
+        checked = [(key, zlib.crc32(row.data)) for key, row in zip(keys, new, strict=True)]
+        entries = np.array(checked, ROW_ENTRY)
         with _writing(self.folder), _locked(self.folder / "lock"):
             count = self._count()
             _write_at(self._rows, count * self.row_size, new.data)
@@ -236,7 +235,7 @@ class RowStore:
         Parameters
         ----------
         keys
-            Of the rows; equal keys have equal rows.
+            Of the rows; equal keys have equal rows, and an empty key has none.
         compute
             From batches of positions in `keys` to the rows of each batch, in order, and why places
             in the batch have no row.
@@ -251,11 +250,12 @@ class RowStore:
         Returns
         -------
         tuple of Array and dict
-            The place of each row (-1 for failed ones), and why positions failed.
+            The place of each row (-1 for failed ones and empty keys), and why positions failed.
         """
         first: dict[bytes, int] = {}
         for position, key in enumerate(keys):
-            first.setdefault(key, position)
+            if key:
+                first.setdefault(key, position)
         unique, positions = list(first), list(first.values())
         places = self.find(unique)
         missing = {positions[i] for i in np.flatnonzero(places < 0)}
@@ -267,9 +267,9 @@ class RowStore:
                 f"{stage.capitalize()}: {len(missing):,} of {len(unique):,} are new and take "
                 f"{format_size(size)} in {self.folder}."
             )
-            starts = range(0, len(positions), batch)
-            split = [[p for p in positions[at : at + batch] if p in missing] for at in starts]
-            batches, done = [each for each in split if each], 0
+            starts, done = range(0, len(positions), batch), 0
+            split = ([p for p in positions[at : at + batch] if p in missing] for at in starts)
+            batches = [each for each in split if each]
             for each, (rows, failed) in zip(batches, compute(batches), strict=True):
                 self.add([keys[p] for place, p in enumerate(each) if place not in failed], rows)
                 reasons |= {keys[each[place]]: reason for place, reason in failed.items()}
@@ -277,7 +277,7 @@ class RowStore:
                 events.progress(stage, done, len(missing))
             places = self.find(unique)
         by_key = dict(zip(unique, places.tolist(), strict=True))
-        found = np.array([by_key[key] for key in keys], dtype=np.int64)
+        found = np.array([by_key.get(key, -1) for key in keys], dtype=np.int64)
         return found, {p: reasons[key] for p, key in enumerate(keys) if key in reasons}
 
     def _count(self) -> int:

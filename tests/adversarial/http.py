@@ -16,7 +16,7 @@ from tests.adversarial.cases import Failure, Part
 from tests.adversarial.targets import MINE, copy_run, finished_runs
 
 ROUTES = [
-    *("", "api/run", "api/state", "api/queue", "api/example/3", "image/3/96", "api/audit"),
+    *("", "api/run", "api/state", "api/queue", "api/example/3", "image/3/96"),
     *("api/draw", "api/annotate", "api/undo", "page.js", "..%2f..%2fetc/passwd", "../mine.txt"),
     *("api/queue?start=-1&count=1e9", "api/queue?order=x&low=nan", "api/example/99999999999999"),
     *("image/3/100000", "api/queue?label=" + "9" * 400, "api/queue?search=" + "%00" * 50),

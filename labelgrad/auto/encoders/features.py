@@ -15,6 +15,7 @@ import base64
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from labelgrad.auto.task import Array
 from labelgrad.files import digest_of, json_bytes
 
 MEAN_TOKEN = 4  # letters
+BATCH = 64  # texts or images that pass through an encoder at once
 CHUNK = 4096  # rows that are computed at once
 MIN_SPREAD = 1e-3  # of rows of unit length in float32: below, all rows are the same
 TFIDF = "tf-idf"
@@ -96,8 +98,6 @@ def encode_texts(
     encoder, notes = choose_encoder(config, TEXTS)
     if encoder is None:
         description = fit_tfidf([text for text in texts if text])
-        if description is None:
-            raise NothingToLearnError("the texts have no words")
         raw = tfidf_features(description, texts, config.cache)
         return EncodedBlock(*fit_scaling(description, raw), notes)
     limit = MEAN_TOKEN * (encoder.settings["tokens"] or 0)
@@ -175,23 +175,20 @@ def raw_features(
     encoder: Encoder, items: Sequence[Any], config: FitConfig, events: Events
 ) -> tuple[Array, dict[int, str]]:
     """What the encoder gives, zeros where missing or unreadable; and why files are unreadable."""
-    present = [position for position, item in enumerate(items) if item]
-    known = [items[position] for position in present]
     about = {key: getattr(encoder, key) for key in MATTERS}
     folder = cache_folder(config.cache) / "features"
     store = RowStore(folder, about, (encoder.width,), "float32")
 
     def compute(batches: list[list[int]]) -> Iterator[Computed]:
-        return (_encode_batch(encoder, [known[place] for place in batch]) for batch in batches)
+        return (_encode_batch(encoder, [items[place] for place in batch]) for batch in batches)
 
-    keys, stage = [_item_key(item) for item in known], f"encoding {encoder.kind}"
-    places, failed = store.complete(keys, compute, encoder.batch_size, stage, events)
-    reasons = {present[position]: reason for position, reason in failed.items()}
+    keys, stage = [_item_key(item) if item else b"" for item in items], f"encoding {encoder.kind}"
+    places, failed = store.complete(keys, compute, BATCH, stage, events)
     rows = allocate((len(items), encoder.width), "float32", config.cache)
     found = np.flatnonzero(places >= 0)
-    for some in (found[at : at + CHUNK] for at in range(0, len(found), CHUNK)):
-        rows[np.asarray(present)[some]] = store.rows(places[some])
-    return rows, reasons
+    for some in (found[part] for part in _chunks(len(found))):
+        rows[some] = store.rows(places[some])
+    return rows, failed
 
 
 def fit_scaling(description: dict[str, Any], features: Array) -> tuple[Array, State]:
@@ -199,8 +196,8 @@ def fit_scaling(description: dict[str, Any], features: Array) -> tuple[Array, St
     from sklearn.preprocessing import normalize
 
     total, known = np.zeros(features.shape[1]), 0
-    for part in _chunks(features):
-        units = normalize(part)
+    for part in _chunks(len(features)):
+        units = normalize(features[part])
         total += units.sum(0, dtype=np.float64)
         known += int(units.any(1).sum())
     mean = total / max(known, 1)
@@ -257,19 +254,17 @@ def _scale(features: Array, state: State) -> Array:
     from sklearn.preprocessing import normalize
 
     mean, scale = np.asarray(state["mean"], np.float32), np.float32(state["scale"])
-    for part in _chunks(features):
-        missing = ~part.any(1)
-        part[:] = (normalize(part) - mean) / scale
-        part[missing] = 0
+    for part in _chunks(len(features)):
+        known = features[part].any(1, keepdims=True)
+        features[part] = np.where(known, (normalize(features[part]) - mean) / scale, 0)
     return features
 
 
-def _chunks(features: Array) -> Iterator[Array]:
-    for start in range(0, len(features), CHUNK):
-        yield features[start : start + CHUNK]
+def _chunks(count: int) -> Iterator[slice]:
+    return (slice(start, start + CHUNK) for start in range(0, count, CHUNK))
 
 
-def fit_tfidf(texts: Sequence[str]) -> dict[str, Any] | None:
+def fit_tfidf(texts: Sequence[str]) -> dict[str, Any]:
     """Fit the weights of terms, and an SVD where terms are many.
 
     Parameters
@@ -279,9 +274,9 @@ def fit_tfidf(texts: Sequence[str]) -> dict[str, Any] | None:
 
     Returns
     -------
-    dict or None
-        What every description of an encoder has, with terms and weights; None if the texts have no
-        words.
+    dict
+        What every description of an encoder has, with terms and weights. A NothingToLearnError
+        says that the texts have no words.
 
     Examples
     --------
@@ -291,10 +286,7 @@ def fit_tfidf(texts: Sequence[str]) -> dict[str, Any] | None:
     """
     from sklearn.decomposition import TruncatedSVD
 
-    found = _fit_vectorizer([text[:MAX_LETTERS] for text in texts])
-    if found is None:
-        return None
-    vectorizer, counts = found
+    vectorizer, counts = _fit_vectorizer([text[:MAX_LETTERS] for text in texts])
     terms, packed = vectorizer.get_feature_names_out().tolist(), None
     width = len(terms)
     if width > COMPONENTS:
@@ -343,27 +335,21 @@ def tfidf_features(
     vectorizer = TfidfVectorizer(**settings, vocabulary=terms)  # which checks that terms differ
     vectorizer.idf_ = idf  # which checks their number
     rows = allocate((len(texts), saved["width"]), "float32", cache)
-    for start in range(0, len(texts), CHUNK):
-        some = [(text or "")[:MAX_LETTERS] for text in texts[start : start + CHUNK]]
-        counts = vectorizer.transform(some)
-        dense = counts.toarray() if components is None else counts @ components.T
-        rows[start : start + CHUNK] = dense
+    for part in _chunks(len(texts)):
+        counts = vectorizer.transform([(text or "")[:MAX_LETTERS] for text in texts[part]])
+        rows[part] = counts.toarray() if components is None else counts @ components.T
     return rows
 
 
-def _fit_vectorizer(texts: Sequence[str]) -> tuple[Any, Any] | None:
-    """A fitted vectorizer and the weighted counts; None where there is nothing to count."""
+def _fit_vectorizer(texts: Sequence[str]) -> tuple[Any, Any]:
+    """A fitted vectorizer and the weighted counts."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    if not any(text.strip() for text in texts):
-        return None
     letters, spaces = sum(map(len, texts)), sum(text.count(" ") + 1 for text in texts)
-    has_words = letters <= MAX_WORD * spaces
-    for settings in (WORDS, CHARACTERS) if has_words else (CHARACTERS,):
+    kinds = (WORDS, CHARACTERS) if letters <= MAX_WORD * spaces else (CHARACTERS,)
+    for settings in kinds if any(map(str.strip, texts)) else ():
         for min_df in (2, 1):  # a term of one text alone says nothing about others
             vectorizer = TfidfVectorizer(**settings, max_features=MAX_TERMS, min_df=min_df)
-            try:
+            with suppress(ValueError):  # an empty vocabulary
                 return vectorizer, vectorizer.fit_transform(texts)
-            except ValueError:  # an empty vocabulary
-                continue
-    return None
+    raise NothingToLearnError("the texts have no words")

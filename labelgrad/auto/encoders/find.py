@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -233,10 +235,11 @@ def _folder(kind: str, name: str, config: FitConfig) -> tuple[Path, str]:
         repository = pretrained.REPOSITORY
     elif kind == TEXTS:
         others = [pretrained.RECOMMENDED]
-    elif repository is None and (timm := pretrained.import_timm()):
-        others += timm.list_models()
-        settings = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
-        repository = settings and settings.hf_hub_id
+    elif repository is None:
+        with suppress(Exception):  # not installed, or torchvision prevents its import
+            timm = import_module("timm")
+            others += timm.list_models()
+            repository = timm.get_pretrained_cfg(name).hf_hub_id if timm.is_model(name) else None
     if not repository:
         hint = did_you_mean(name, others, f"install timm for more, or name one of {HUB}.")
         raise ValueError(f"There is no encoder of {kind} {name!r}; {hint}")

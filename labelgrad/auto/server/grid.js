@@ -31,7 +31,7 @@ export class Grid {
   async load() {
     const found = await request(`api/queue?${this.page.query({ start: this.start, count: CELLS, previews: 1 })}`);
     if (!found.rows.length && this.start > 0) { this.start = 0; await this.load(); return; }
-    this.rows = found.rows.map(([row, id, label, confidence, annotation, seen, preview]) => ({ row, id, label, confidence, annotation, seen, preview }));
+    this.rows = found.rows.map(([row, id, label, confidence, preview]) => ({ row, id, label, confidence, preview }));
     this.total = found.total;
     this.out.clear();
     this.at = 0;
@@ -81,7 +81,7 @@ export class Grid {
     if (!taken.length) return;
     await this.page.doing(async () => {
       const left = this.rows.filter((_, place) => this.out.has(place)).map((one) => one.row);
-      await this.page.annotate(taken.map(({ row, label, seen }) => ({ row, label, seen })), "page");
+      await this.page.annotate(taken.map(({ row, label }) => ({ row, label, seen: 0 })), "page");
       if (left.length) {
         this.page.one.first.push(...left);
         this.start += left.length; // they stay open

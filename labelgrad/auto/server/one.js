@@ -43,9 +43,7 @@ export class One {
   async next() {
     if (this.first.length && !this.blind) return this.show(this.first.shift());
     if (this.at >= this.rows.length && this.blind) {
-      let found = await request("api/audit");
-      if (!found.rows.length) found = await request("api/draw", {});
-      this.rows = found.rows;
+      this.rows = (await request("api/draw", {})).rows; // those of an earlier draw, if some are open
       this.at = 0;
     } else if (this.at >= this.rows.length) {
       const found = await request(`api/queue?${this.page.query({ start: this.skipped, count: AT_ONCE })}`);

@@ -79,14 +79,9 @@ def serve(
 
 def bound_socket(address: str, port: int) -> socket.socket:
     """A socket on an address of this machine; port 0 is any free one."""
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((address, port))
-        bound.listen(64)  # requests before the server is ready wait for it
+        return socket.create_server((address, port), backlog=64)  # early requests wait for it
     except OSError as error:
-        bound.close()
         raise OSError(
             f"Port {port} cannot be used ({error.strerror}); choose another with --port."
         ) from None
-    return bound

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.annotations import (
-    AUDIT,
-    FILE,
-    HOW,
-    Annotation,
-    AnnotationLog,
-    Label,
-    Undo,
-    audit_of,
-)
+from labelgrad.auto.annotations import AUDIT, HOW, Annotation, Label, Undo, audit_of, log_of
 from labelgrad.auto.audits import draw_audit
 from labelgrad.auto.data.views import ExampleView, ExampleViews, open_views
 from labelgrad.auto.guarantee import GuaranteeFinder
@@ -31,7 +21,6 @@ from labelgrad.auto.result import Result
 from labelgrad.auto.run import load
 from labelgrad.auto.server.retraining import Retraining, compare_results
 from labelgrad.auto.task import Array, log_normalize
-from labelgrad.nearest import did_you_mean
 
 MAX_ROWS = 500  # of one page, or annotated at once
 PREVIEW, PREVIEW_CELLS = 240, 6  # characters of a text, and cells of a row, where many are shown
@@ -40,30 +29,23 @@ NEWEST = 10  # annotations that are listed
 SIDES = (96, 192, 1024)  # of images, in pixels
 
 
-class Refused(ValueError):  # noqa: N818 - a sentence for a person, not a failure
-    """A request that cannot be fulfilled as things are."""
-
-
 class ReviewSession:
     """A run under review: its queue, annotations, guarantee and retraining.
 
-    Several pages may share a session, and several sessions a run folder.
+    Several pages may share a session, and several sessions a run folder. A ValueError is a sentence
+    on a request that cannot be fulfilled.
     """
 
     def __init__(
-        self,
-        folder: str | Path,
-        *,
-        data: str | Path | None = None,
-        max_error_rate: float = 0.02,
+        self, folder: str | Path, *, data: str | Path | None = None, max_error_rate: float = 0.02
     ):
         check_rate("max_error_rate", max_error_rate)
         self._lock = threading.RLock()
         self._given_data, self._goal = data, max_error_rate
-        self.folder = Path(folder)
-        self.log = AnnotationLog(self.folder / FILE)
-        self.retraining = Retraining()
-        self._use(load(self.folder))
+        self.folder, self.retraining = Path(folder), Retraining()
+        result = load(self.folder)
+        self.log = log_of(result)
+        self._use(result)
 
     def _use(self, result: Result) -> None:
         """Show a result, the first one or that of a retraining."""
@@ -82,8 +64,7 @@ class ReviewSession:
             self._ids, self._row = ids, {name: row for row, name in enumerate(ids.to_list())}
             self._views, self._problem = views, problem
             self._queue = ReviewQueue(result)
-            self._imputed = np.zeros(len(ids), dtype=bool)
-            self._imputed[self._queue.imputed] = True
+            self._imputed = (result.labels["source"] == "imputed").to_numpy()
             self._annotated: tuple[int, Array] | None = None
             self._guaranteed: tuple[int, dict[str, Any]] | None = None
 
@@ -91,18 +72,15 @@ class ReviewSession:
 
     def facts(self) -> dict[str, Any]:
         """What holds for the whole run."""
-        result, queue = self.result, self._queue
-        classes, imputed = list(result.task.classes), queue.imputed
-        counts = np.bincount(queue.label[imputed], minlength=len(classes)) if classes else None
+        result, queue, classes = self.result, self._queue, list(self.result.task.classes)
+        labels = queue.label[queue.imputed] if classes else np.zeros(0, int)
         return {
             "model": result.digest,
             "title": Path(self.data).name if self.data else result.about.kind,
             "id_name": result.labels.columns[0],
             "task": result.task.name,
             "classes": classes,
-            "counts": [] if counts is None else counts.tolist(),
-            "imputed": len(imputed),
-            "labeled": len(self._ids) - len(imputed),
+            "counts": np.bincount(labels, minlength=len(classes)).tolist(),
             "problem": self._problem,
         }
 
@@ -126,9 +104,7 @@ class ReviewSession:
                 "retraining": self.retraining.state,
             }
 
-    def queue(
-        self, query: Query, start: int, count: int, *, previews: bool = False
-    ) -> dict[str, Any]:
+    def queue(self, query: Query, start: int, count: int, previews: bool = False) -> dict[str, Any]:
         """A page of examples; with `previews` the beginning of those without an image."""
         if start < 0 or not 0 < count <= MAX_ROWS:
             raise ValueError(f"A page starts at 0 or later and has 1 to {MAX_ROWS} examples.")
@@ -136,12 +112,13 @@ class ReviewSession:
         with self._lock:
             rows = self._queue.rows(query, self._refreshed()[1], found)
             page = rows[start : start + count].tolist()
-            table = self.result.labels[page, ["label", "confidence"]].rows()
-            cells = [self._cell(row, *of) for row, of in zip(page, table, strict=True)]
-        if previews:
-            for cell, row in zip(cells, page, strict=True):
-                cell.append(self._preview(row))
-        return {"model": self.result.digest, "total": len(rows), "rows": cells}
+            columns = [self.result.id_name, "label", "confidence"]
+            table = self.result.labels[page, columns].rows()
+        cells = [
+            [row, name, label, _rounded(confidence), self._preview(row) if previews else None]
+            for row, (name, label, confidence) in zip(page, table, strict=True)
+        ]
+        return {"total": len(rows), "rows": cells}
 
     def example(self, row: int, *, blind: bool = False) -> dict[str, Any]:
         """One example with all predictions; `blind` without, for audits."""
@@ -149,7 +126,7 @@ class ReviewSession:
         with self._lock:
             self.log.refresh()
             annotation = self.log.current(name)
-        shown = {"row": row, "id": name, "model": self.result.digest, **asdict(self._view(row))}
+        shown = {"row": row, "id": name, **asdict(self._view(row))}
         shown["seen"] = annotation.line if annotation else 0
         if blind:
             return shown | {"blind": True}
@@ -158,45 +135,40 @@ class ReviewSession:
 
     def image(self, row: int, side: int) -> bytes:
         """The image of an example."""
-        found = None
-        if self._views is not None and row < len(self._ids) and side in SIDES:
-            found = self._views.image(row, side)
+        known = row < len(self._ids) and side in SIDES
+        found = self._views.image(row, side) if self._views and known else None
         if found is None:
-            raise Refused("There is no such image.")
+            raise ValueError("There is no such image.")
         return found
 
-    def open_audits(self) -> dict[str, Any]:
+    def open_audits(self) -> list[int]:
         """The examples that were drawn for an audit and have no label, in their order."""
-        with self._lock:
-            self.log.refresh()
-            audit = audit_of(self.log, self.result.digest)
-            rows = [self._row[name] for name in audit.drawn if name not in audit.answers]
-            return {"model": self.result.digest, "rows": rows}
+        audit = audit_of(self.log, self.result.digest)
+        return [self._row[name] for name in audit.drawn if name not in audit.answers]
 
     def draw(self) -> dict[str, Any]:
-        """Draw an audit if none is open, of as many examples as the guarantee needs at least."""
+        """What is open of an audit; a new one has as many examples as the guarantee needs."""
         with self._lock:
-            if not self._queue.is_classification:
-                raise Refused("A guarantee counts wrong labels, and values are never exact.")
-            if not self.open_audits()["rows"]:
-                drawn = len(audit_of(self.log, self.result.digest).drawn)
-                left = len(self._queue.imputed) - drawn
-                finder = GuaranteeFinder(self.result, self.log, look=False)
+            self.log.refresh()
+            finder = GuaranteeFinder(self.result, self.log, look=False)
+            drawn = len(audit_of(self.log, self.result.digest).drawn)
+            left = len(self._queue.imputed) - drawn
+            if left and not self.open_audits():
                 needed = min(max(finder.more_audits(self._goal), 1), left)
-                if left:
-                    self._write(lambda: draw_audit(self.result, needed, log=self.log))
-            return self.open_audits()
+                self._write(lambda: draw_audit(self.result, needed, log=self.log))
+            return {"rows": self.open_audits()}
 
     # What is annotated
 
-    def annotate(self, entries: Sequence[dict[str, Any]], *, how: str, by: str) -> dict[str, Any]:
+    def annotate(self, entries: Any, *, how: str, by: str) -> dict[str, Any]:
         """Add annotations; when this returns they are on the disk.
 
         Each entry has `row`, `label`, and `seen`: the line of the annotation that was shown, or 0.
         An example that somebody else annotated since is left out and reported.
         """
-        if how not in HOW or not 0 < len(entries) <= MAX_ROWS:
-            raise ValueError(f"Annotations are 1 to {MAX_ROWS}, by one of {', '.join(HOW)}.")
+        _check_entries(entries)
+        if how not in HOW:
+            raise ValueError(f"Annotations are given by one of {', '.join(HOW)}.")
         with self._lock:
             self.log.refresh()
             new, conflicts = [], []
@@ -209,24 +181,19 @@ class ReviewSession:
                     new.append(annotation)
             if new:
                 self._write(lambda: self.log.add(new))
-            added = [self.log.current(one.id) for one in new]
-            return {
-                "added": [self._told(one) for one in added if one is not None],
-                "conflicts": conflicts,
-                "state": self.state(),
-            }
+            added = [self._told(self.log.current(one.id) or one) for one in new]
+            return {"added": added, "conflicts": conflicts, "state": self.state()}
 
-    def undo(self, entries: Sequence[dict[str, Any]], *, by: str) -> dict[str, Any]:
+    def undo(self, entries: Any, *, by: str) -> dict[str, Any]:
         """Withdraw annotations, if all of them are those that were shown."""
-        if not 0 < len(entries) <= MAX_ROWS:
-            raise ValueError(f"From 1 to {MAX_ROWS} annotations can be undone at once.")
+        _check_entries(entries)
         with self._lock:
             self.log.refresh()
             names = [self._id(entry.get("row")) for entry in entries]
             for name, entry in zip(names, entries, strict=True):
                 annotation = self.log.current(name)
                 if annotation is None or annotation.line != entry.get("seen"):
-                    raise Refused(f"Somebody else has annotated {name} since.")
+                    raise ValueError(f"Somebody else has annotated {name} since.")
             self._write(lambda: self.log.add([Undo(name, by) for name in names]))
             return {"state": self.state()}
 
@@ -234,9 +201,9 @@ class ReviewSession:
         """Train again with all annotations, in another process."""
         with self._lock:
             if not self._new_labels():
-                raise Refused("There is no new annotation since the last training.")
+                raise ValueError("There is no new annotation since the last training.")
             if self.data is None:
-                raise Refused(
+                raise ValueError(
                     f"The run was fitted on data in memory; train it in Python with "
                     f"labelgrad.fit(..., out={str(self.folder)!r}, resume=True)."
                 )
@@ -254,11 +221,11 @@ class ReviewSession:
 
     def _write(self, write: Any) -> None:
         if not self.folder.is_dir():
-            raise Refused(f"The run folder {self.folder} is missing: nothing was written.")
+            raise ValueError(f"The run folder {self.folder} is missing: nothing was written.")
         try:
             write()
         except OSError as error:
-            raise Refused(
+            raise ValueError(
                 f"{self.log.path} cannot be written ({error.strerror or error}): earlier "
                 f"annotations are kept, this one is not."
             ) from None
@@ -267,16 +234,16 @@ class ReviewSession:
         name, label = self._id(entry.get("row")), self._label(entry.get("label"))
         row = self._row[name]
         if how == AUDIT and name not in audit_of(self.log, self.result.digest).drawn:
-            raise Refused(f"{name} was not drawn for an audit of the present model.")
-        shown: dict[str, Any] = {}
-        if how != AUDIT:  # predictions are hidden in audits
-            label_shown, confidence = self.result.labels[row, ["label", "confidence"]].row(0)
-            shown = {"shown": label_shown, "shown_confidence": confidence}
-        return Annotation(name, label, how, self.result.digest, by, **shown)
+            raise ValueError(f"{name} was not drawn for an audit of the present model.")
+        shown = self.result.labels[row, ["label", "confidence"]].row(0)
+        shown = (None, None) if how == AUDIT else shown  # predictions are hidden in audits
+        return Annotation(name, label, how, self.result.digest, by, *shown)
 
     def _id(self, row: Any) -> str:
         if not isinstance(row, int) or isinstance(row, bool) or not 0 <= row < len(self._ids):
-            raise Refused(f"An example is a number below {len(self._ids)}, got {str(row)[:50]!r}.")
+            raise ValueError(
+                f"An example is a number below {len(self._ids)}, got {str(row)[:50]!r}."
+            )
         name: str = self._ids[row]
         return name
 
@@ -286,11 +253,11 @@ class ReviewSession:
             if not is_number or not math.isfinite(label):
                 raise ValueError(f"A value must be a finite number, got {str(label)[:50]!r}.")
             return float(label)
-        classes = self.result.task.classes
-        if not isinstance(label, str) or label not in classes:
-            others = "new classes come with labels --corrections --new-classes."
-            hint = did_you_mean(str(label)[:50], classes, others)
-            raise ValueError(f"The run has no class {str(label)[:50]!r}; {hint}")
+        if not isinstance(label, str) or label not in self.result.task.classes:
+            raise ValueError(
+                f"The run has no class {str(label)[:50]!r}; new classes come with labels "
+                f"--corrections --new-classes."
+            )
         return label
 
     def _refreshed(self) -> tuple[int, Array]:
@@ -302,10 +269,9 @@ class ReviewSession:
 
     def _new_labels(self) -> int:
         """How many annotations the present model was not trained with."""
-        rows = {self._row[n]: x for n, x in self.log.training_labels().items() if n in self._row}
-        labels = self.result.labels[list(rows), ["label"]].to_series().to_list()
-        known = zip(rows.items(), labels, strict=True)
-        return sum(bool(self._imputed[row]) or now != was for (row, now), was in known)
+        labels, now = self.result.labels["label"], self.log.training_labels()
+        rows = {row: now[name] for name in now if (row := self._row.get(name)) is not None}
+        return sum(bool(self._imputed[row] or labels[row] != rows[row]) for row in rows)
 
     def _guarantee(self, revision: int) -> dict[str, Any]:
         """What can be guaranteed now, computed when the log has changed.
@@ -319,7 +285,7 @@ class ReviewSession:
         look = len(audit.labels) == len(audit.drawn)
         finder = GuaranteeFinder(self.result, self.log, look=look)
         known, rate = finder.evidence, self._goal
-        told: dict[str, Any] = {
+        told = {
             "audits": len(known.audited),
             "gaps": known.gaps,
             "random": len(known.random),
@@ -328,36 +294,30 @@ class ReviewSession:
             "confidence": CONFIDENCE,
             **{"mistakes": 0, "bound": 1.0, "selected": 0, "more": 0},
         }
-        if len(known.imputed) and not len(known):
-            told["more"] = finder.more_audits(rate)
-        elif len(known.imputed):
+        if len(known.imputed) and len(known):
             found = finder.find(rate)
             told |= {"mistakes": found.mistakes, "bound": found.bound}
             told |= {"selected": found.imputed, "more": found.more_audits}
+        elif len(known.imputed):
+            told["more"] = finder.more_audits(rate)
         self._guaranteed = revision, told
         return told
 
     def _imputed_label(self, row: int) -> dict[str, Any]:
-        result = self.result
-        of = result.labels.row(row, named=True)
-        known, task = result.base_model_predictions, result.task
+        result, task = self.result, self.result.task
+        known, of = result.base_model_predictions, result.labels.row(row, named=True)
         scale = getattr(task, "scale", 1.0)  # of deviations; confidences have none
         base = []
         for name, (label, part) in base_model_labels(result, row).items():
             code = np.array([int(label) if task.classes else label])
             base.append([name, task.display(code)[0], _rounded(part * scale)])
+        confidence = _rounded(of["confidence"])
+        candidates = dict.fromkeys([of["label"], *(label for _, label, _ in base)])
         near = known.nearest[known.rows == row].ravel().tolist()
-        candidates = dict.fromkeys(label for _, label, _ in base if label != of["label"])
         return {
-            "given": None,
             "label": of["label"],
-            "confidence": _rounded(of["confidence"]),
-            "candidates": [
-                [of["label"], _rounded(of["confidence"])],
-                *([c, None] for c in candidates),
-            ]
-            if self._queue.is_classification
-            else [],
+            "confidence": confidence,
+            "candidates": list((candidates | {of["label"]: confidence}).items()),
             "prediction": [of["prediction"], _rounded(of["prediction_confidence"])],
             "neighbours": [of["neighbours"], _rounded(of["neighbour_disagreement"])],
             "base_models": base,
@@ -367,12 +327,10 @@ class ReviewSession:
     def _given_label(self, row: int) -> dict[str, Any]:
         """A given label, and what the ensemble predicts of it out of fold."""
         held_out, task = self.result.held_out, self.result.task
-        shown: dict[str, Any] = {"given": self.result.labels["label"][row], "base_models": []}
-        shown |= {"label": None, "confidence": None, "candidates": [], "near": []}
-        place = np.flatnonzero(held_out.rows == row)
-        if not len(place):
+        predicted = held_out.predictions["ensemble"][held_out.rows == row].astype(float)
+        shown = {"given": self.result.labels["label"][row], "confidence": None}
+        if not len(predicted):
             return shown
-        predicted = held_out.predictions["ensemble"][place].astype(float)
         shown |= {"held_out": True, "label": task.display(task.point(predicted))[0]}
         if not task.classes:
             return shown
@@ -406,15 +364,16 @@ class ReviewSession:
             found.update(self._views.search(search))
         return np.fromiter(found, dtype=np.int64)
 
-    def _cell(self, row: int, label: Label, confidence: float | None) -> list[Any]:
-        annotation = self.log.current(self._ids[row])
-        mine = (annotation.label, annotation.line) if annotation else (None, 0)
-        return [row, self._ids[row], label, _rounded(confidence), *mine]
-
     def _told(self, one: Annotation) -> dict[str, Any]:
         """An annotation, with its row; `row` is None if the data do not have it."""
         found = {key: value for key, value in asdict(one).items() if key != "model"}
         return found | {"row": self._row.get(one.id)}
+
+
+def _check_entries(entries: Any) -> None:
+    is_list = isinstance(entries, list) and all(isinstance(one, dict) for one in entries)
+    if not is_list or not 0 < len(entries) <= MAX_ROWS:
+        raise ValueError(f"A request must have a list of 1 to {MAX_ROWS} annotations.")
 
 
 def _rounded(value: Any) -> float | None:
