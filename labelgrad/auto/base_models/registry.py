@@ -180,8 +180,10 @@ def check_base_model_name(name: str) -> None:
     Traceback (most recent call last):
     ValueError: There is no base model 'extratrees'; did you mean 'extra trees'?
     """
+    if name in BASE_MODELS:
+        return
     terms = {*every_method(), SUPERVISED}
-    if name in BASE_MODELS or all(part.strip() in terms for part in name.split("+")):
+    if all(part.strip() in terms for part in name.split("+")):
         return
     hint = did_you_mean(name, [*BASE_MODELS, *terms], f"there are {', '.join(BASE_MODELS)}.")
     raise ValueError(f"There is no base model {name!r}; {hint}")
