@@ -28,8 +28,7 @@ from experiments.tabular.methods import (
     predicted,
     undisturbed,
 )
-from labelgrad.auto.estimators import StackedClassifier
-from labelgrad.sklearn import LGAClassifier
+from labelgrad import LGAClassifier, StackedClassifier
 from tests.experiments.command import experiment, one_sentence
 
 MODELS = ["linear", "lga-evidence"]

@@ -12,8 +12,8 @@ from experiments.paper.image_results import paper_score, score
 from experiments.paper.image_task import SIZES, VIEWS, Task, examples, sized
 from experiments.paper.image_trial import training, tuning_trial
 from experiments.paper.settings import TUNED, Hyperparameters, choice
+from labelgrad import evaluate
 from labelgrad.methods import every_method
-from labelgrad.training.evaluation import evaluate
 from tests.experiments.command import experiment, one_sentence
 from tests.experiments.test_reproduce import lines
 

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from experiments.paper.image_task import SIZES, VIEWS, Task, examples
 from experiments.paper.image_trial import BATCH, training
 from experiments.paper.settings import Hyperparameters, choice
+from labelgrad import WideResNet
 from labelgrad.functional import mixed_seed
-from labelgrad.models.wide_resnet import WideResNet
 from labelgrad.schedules import value_at
 
 # Learning rate, and the weight of each unlabeled term where it has risen to.

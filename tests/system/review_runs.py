@@ -5,7 +5,7 @@ import csv
 import numpy as np
 from PIL import Image
 
-from labelgrad.auto.fit import fit
+from labelgrad import fit
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = '"><img src=x onerror=alert(1)>.png'  # a name that a file can have

@@ -13,10 +13,9 @@ import torch
 
 import labelgrad
 from experiments.paper.settings import choice
-from labelgrad import methods
+from labelgrad import FitConfig, methods
 from labelgrad.auto.base_models.registry import BASE_MODELS
 from labelgrad.auto.cli.app import app
-from labelgrad.auto.config import FitConfig
 from labelgrad.methods import every_method
 from tests.conftest import WIDTH, make_step
 from tests.system.snippets import (

@@ -9,8 +9,8 @@ import sys
 import polars as pl
 import pytest
 
+from labelgrad import load
 from labelgrad.auto.annotations import FILE, AnnotationLog
-from labelgrad.auto.run import load
 from labelgrad.auto.server.retraining import compare_results
 from tests.system.review_runs import HOSTILE, SCRIPT, digit_run, image_run
 

@@ -5,8 +5,16 @@ import math
 import pytest
 import torch
 
-from labelgrad import LGA, VAT, Certainty, LazyAdam, SquaredError, Supervised, Trainer
-from labelgrad.training.batches import TensorBatches
+from labelgrad import (
+    LGA,
+    VAT,
+    Certainty,
+    LazyAdam,
+    SquaredError,
+    Supervised,
+    TensorBatches,
+    Trainer,
+)
 from tests.conftest import make_step
 
 ROWS, CLASSES = 12, 3

@@ -11,6 +11,7 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 from torch import nn
 
+from labelgrad import FitConfig
 from labelgrad.auto.base_models.base import BaseModel
 from labelgrad.auto.base_models.networks import (
     Network,
@@ -25,7 +26,6 @@ from labelgrad.auto.base_models.registry import (
     with_steps_for_budget,
 )
 from labelgrad.auto.base_models.weak_labels import read_weak_labels
-from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.task import Array, Classification, Regression, Task
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from labelgrad import compare
 from labelgrad.auto.base_models.estimators import EstimatorModel
-from labelgrad.auto.compare import compare, interval, rank
+from labelgrad.auto.compare import interval, rank
 from labelgrad.auto.events import Events
 from tests.unit.auto.small_fit import arrays
 

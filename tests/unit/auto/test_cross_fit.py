@@ -11,10 +11,10 @@ import joblib
 import numpy as np
 import pytest
 
+from labelgrad import FitConfig
 from labelgrad.auto.base_models.base import FittedModel
 from labelgrad.auto.base_models.networks import Network
 from labelgrad.auto.base_models.registry import base_models
-from labelgrad.auto.config import FitConfig
 from labelgrad.auto.cross_fit import CrossFit, Folds, cross_fit, make_folds
 from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.distillation import Student, distill

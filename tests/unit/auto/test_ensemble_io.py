@@ -9,8 +9,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
+from labelgrad import load
 from labelgrad.auto.ensemble_io import check_estimator, load_state
-from labelgrad.auto.run import Manifest, load, write_result_files
+from labelgrad.auto.run import Manifest, write_result_files
 from labelgrad.auto.task import Classification
 from labelgrad.files import json_bytes
 from tests.unit.auto.small_fit import arrays, small_fit

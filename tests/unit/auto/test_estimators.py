@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import check_estimator
 
-from labelgrad.auto.estimators import StackedClassifier, StackedRegressor
+from labelgrad import StackedClassifier, StackedRegressor
 from tests.unit.auto.small_fit import small_fit
 
 FEW = "linear,neighbours"

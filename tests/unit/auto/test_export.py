@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 from torch import nn
 
+from labelgrad import load
 from labelgrad.auto.export import export
-from labelgrad.auto.run import load
 from tests.unit.auto.small_fit import arrays, small_fit
 
 

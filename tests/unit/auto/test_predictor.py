@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from torch import nn
 
+from labelgrad import load
 from labelgrad.auto.predictor import Predictions, save_predictions
-from labelgrad.auto.run import Manifest, load, write_result_files
+from labelgrad.auto.run import Manifest, write_result_files
 from labelgrad.auto.task import Classification, Regression
 from labelgrad.files import json_bytes
 from tests.unit.auto.small_fit import arrays, small_fit

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from labelgrad import load
 from labelgrad.auto import assemble
-from labelgrad.auto.run import Manifest, load, write_result_files
+from labelgrad.auto.run import Manifest, write_result_files
 from tests.unit.auto.small_fit import arrays, small_fit
 
 NAMES = ("linear", "neighbours")

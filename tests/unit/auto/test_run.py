@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import labelgrad
+from labelgrad import FitConfig, load
 from labelgrad.auto.annotations import Annotation, log_of
-from labelgrad.auto.config import FitConfig, Options
-from labelgrad.auto.run import Manifest, RunFolder, in_use, load, write_result_files
+from labelgrad.auto.config import Options
+from labelgrad.auto.run import Manifest, RunFolder, in_use, write_result_files
 from labelgrad.files import read_sealed, sealed_json
 from tests.unit.auto.small_fit import arrays, fit_until_killed, small_fit
 

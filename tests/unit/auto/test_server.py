@@ -11,12 +11,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from labelgrad import FitConfig, load
 from labelgrad.auto.annotations import FILE, Annotation, AnnotationLog
-from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import read
 from labelgrad.auto.data.views import open_views
 from labelgrad.auto.queue import Query, review_list
-from labelgrad.auto.run import load
 from labelgrad.auto.server.app import MAX_BYTES, TimedProtocol, make_app
 from labelgrad.auto.server.serve import bound_socket
 from labelgrad.auto.server.session import SIDES, ReviewSession

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from labelgrad import LGA, LabelTable, LazyAdam, Supervised
+from labelgrad import LGA, Batch, LabelTable, LazyAdam, Step, Supervised
 from labelgrad.distributed import ALONE
 from labelgrad.labels import table as table_module
-from labelgrad.step import Batch, Step
 from labelgrad.training import checkpoint
 from labelgrad.training.checkpoint import CheckpointError, Checkpoints
 from tests.conftest import NETWORKS, WIDTH

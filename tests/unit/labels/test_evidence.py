@@ -11,13 +11,14 @@ from labelgrad import (
     LGA,
     MLP,
     CrossEntropy,
+    Evidence,
     LabelTable,
     SquaredError,
     Supervised,
     TensorBatches,
     Trainer,
 )
-from labelgrad.labels.rules import LEAD, SCALE, Evidence
+from labelgrad.labels.rules import LEAD, SCALE
 
 
 def slopes_of(seed, visits=7, size=4, width=3):

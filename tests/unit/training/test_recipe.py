@@ -17,6 +17,7 @@ from labelgrad import (
     LGA,
     MLP,
     VAT,
+    Batch,
     DatasetBatches,
     EntMin,
     Evidence,
@@ -25,6 +26,7 @@ from labelgrad import (
     Objective,
     Recipe,
     SquaredError,
+    Step,
     Supervised,
     TensorBatches,
 )
@@ -32,7 +34,6 @@ from labelgrad.augment.views import Noise
 from labelgrad.functional import cosine, flatten
 from labelgrad.labels.alignment import finite_difference, forward_mode
 from labelgrad.schedules import Drop, Ramp
-from labelgrad.step import Batch, Step
 from labelgrad.training.checkpoint import CheckpointError
 
 ROWS = 40

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from labelgrad.auto.config import FitConfig
+from labelgrad import FitConfig
 from labelgrad.auto.data.dataset import preprocessor_from_dict, read
 
 rng = np.random.default_rng(0)

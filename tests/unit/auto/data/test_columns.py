@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from labelgrad.auto.config import FitConfig
+from labelgrad import FitConfig
 from labelgrad.auto.data.dataset import read
 
 Y = ["p", "q"] * 40

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelgrad.auto.config import FitConfig
+from labelgrad import FitConfig
 from labelgrad.auto.data.dataset import read
 
 ALONE = FitConfig(encoder="none", dates="day-first")

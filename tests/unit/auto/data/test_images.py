@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from labelgrad.auto.config import FitConfig
+from labelgrad import FitConfig
 from labelgrad.auto.data import images
 from labelgrad.auto.data.images import ImagePreprocessor
 from labelgrad.auto.encoders.pixels import load_image

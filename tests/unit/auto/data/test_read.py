@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from labelgrad.auto.config import FitConfig
+from labelgrad import FitConfig
 from labelgrad.auto.data.dataset import preprocessor_from_dict, read
 
 

@@ -7,7 +7,7 @@ import pandas
 import polars as pl
 import pytest
 
-from labelgrad.auto.config import FitConfig
+from labelgrad import FitConfig
 from labelgrad.auto.data import sources
 from labelgrad.auto.data.dataset import preprocessor_from_dict, read
 

@@ -3,7 +3,7 @@ import pandas
 import polars as pl
 import pytest
 
-from labelgrad.auto.config import FitConfig
+from labelgrad import FitConfig
 from labelgrad.auto.data.dataset import read
 
 X = np.arange(60.0).reshape(60, 1) ** 2

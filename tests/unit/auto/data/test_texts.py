@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from labelgrad.auto.config import FitConfig
+from labelgrad import FitConfig
 from labelgrad.auto.data.folders import TextPreprocessor
 
 CONFIG = FitConfig(encoder="none")

@@ -11,7 +11,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
-from labelgrad.auto.config import FitConfig
+from labelgrad import FitConfig
 from labelgrad.auto.encoders import find, pretrained
 from labelgrad.auto.encoders.features import (
     NothingToLearnError,
