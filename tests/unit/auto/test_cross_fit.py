@@ -343,7 +343,7 @@ def test_the_evaluation_tells_what_came_of_it(classes: tuple[Fitted, Dataset, Ar
     assert ((board["error_low"] <= board["error"]) & (board["error"] <= board["error_high"])).all()
     assert board.filter(kept=True)["model"].to_list() == ["student"]
     assert board.filter(group="labels-only").height == 2
-    assert "best supervised model" in evaluation.summary
+    assert "stacking is no better than extra trees alone" in evaluation.summary
     assert "majority class" in evaluation.summary
     assert built(Evaluation, json.loads(json.dumps(asdict(evaluation)))) == evaluation
     assert evaluation.estimate.name == "student"
