@@ -120,6 +120,8 @@ class Evaluation:
     def _finding(self) -> str:
         if self.difference is None:
             return "The ensemble was evaluated"
+        if not any(score.group == UNLABELED for score in self.scores):
+            return "No base model used unlabeled data"
         models = [score for score in self.scores if score.weight is not None]
         used = [score for score in models if score.weight]
         if len(used) == 1 < len(models):
@@ -128,8 +130,6 @@ class Evaluation:
             return (
                 f"The unlabeled data did not help, and s{alone}" if is_supervised else f"S{alone}"
             )
-        if not any(score.group == UNLABELED for score in self.scores):
-            return "No base model used unlabeled data"
         if self.difference.low > 0:
             return "The unlabeled data improved on the best supervised model"
         if self.difference.high < 0:
