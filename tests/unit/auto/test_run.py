@@ -192,7 +192,7 @@ def test_files_of_an_earlier_result_are_removed_only_if_they_are_unchanged(tmp_p
     monkeypatch.setattr("labelgrad.auto.stacking.fit_weights", lambda *given: given[3])  # equal
     run = tmp_path / "run"
     small_fit(*arrays(), out=run, keep_ensemble=True)
-    _, second = sorted(path.name for path in (run / "ensemble").glob("*.s*"))
+    first, second = sorted(path.name for path in (run / "ensemble").glob("*.s*"))
     (run / "ensemble" / second).write_bytes(b"a person's own")
     small_fit(*arrays(), out=run, resume=True, keep_ensemble=False)
     left = [path.name for path in (run / "ensemble").iterdir()]
