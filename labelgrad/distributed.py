@@ -97,8 +97,6 @@ class Torchrun(Group):
     def __init__(self, seconds: float):
         self.rank, self.size, self._seconds = dist.get_rank(), dist.get_world_size(), seconds
         self.restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-        # Work of rank zero may take longer than a step. A process that ends is noticed at once.
-        self._patient = dist.new_group(backend="gloo", timeout=timedelta(seconds=LONGEST))
 
     def average(self, values: Tensor) -> Tensor:
         return self.sum(values).div_(self.size)
@@ -131,14 +129,26 @@ class Torchrun(Group):
                 message = pickle.dumps((result, None))
             except BaseException as error:
                 failure, message = error, pickle.dumps((None, _picklable(error)))
-        box = [message]
-        with self._clear_errors():
-            dist.broadcast_object_list(box, group=self._patient)
+        message = self._from_rank_zero(message)
         if self.rank:
-            result, failure = pickle.loads(box[0])
+            result, failure = pickle.loads(message)
         if failure is not None:
             raise failure
         return result  # type: ignore[no-any-return]
+
+    def _from_rank_zero(self, message: bytes) -> bytes:
+        # Work of rank zero may take longer than a step: its size is waited for without a limit of
+        # time. A process that ends is noticed at once. A second group with a long limit would wait
+        # that long for a process which is killed while the group is formed.
+        patient = dist.BroadcastOptions()
+        patient.rootRank, patient.timeout = 0, timedelta(seconds=LONGEST)
+        size = torch.tensor([len(message)])
+        with self._clear_errors():
+            dist.distributed_c10d._get_default_group().broadcast([size], patient).wait()
+        content = torch.zeros(int(size), dtype=torch.uint8)
+        if self.rank == 0:
+            content = torch.frombuffer(bytearray(message), dtype=torch.uint8)
+        return self.broadcast(content).numpy().tobytes()
 
     def check_same(self, facts: Mapping[str, str]) -> None:
         found: list[Any] = [None] * self.size
