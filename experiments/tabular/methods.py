@@ -155,7 +155,7 @@ def _stacked(rows: Rows, seed: int, **options: Any) -> tuple[Any, Any]:
     kind = StackedRegressor if rows.classes is None else StackedClassifier
     student = kind(predictor="student", random_state=seed, **options).fit(rows.x, rows.partial)
     model = copy.copy(student)
-    model.predictor = "ensemble"
+    model.predictor, model.student_ = "ensemble", None
     return model, student
 
 
