@@ -13,21 +13,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
 from labelgrad import LGAClassifier, LGARegressor
-
-MINUS_ONE_IS_A_CLASS = {
-    "check_classifiers_classes": "uses -1 as a class, which here means a row without a label"
-}
-
-
-def check(estimator):
-    results = check_estimator(estimator, expected_failed_checks=MINUS_ONE_IS_A_CLASS, on_fail=None)
-    failed = [r for r in results if r["status"] == "failed"]
-    assert not failed, failed
-    return {r["check_name"] for r in results if r["status"] == "xfail"}
+from tests.unit.estimator_checks import MINUS_ONE_IS_A_CLASS, check
 
 
 @pytest.mark.slow

@@ -8,22 +8,12 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
-from sklearn.utils.estimator_checks import check_estimator
 
 from labelgrad import StackedClassifier, StackedRegressor
 from tests.unit.auto.small_fit import small_fit
+from tests.unit.estimator_checks import MINUS_ONE_IS_A_CLASS, check
 
 FEW = "linear,neighbours"
-MINUS_ONE_IS_A_CLASS = {
-    "check_classifiers_classes": "uses -1 as a class, which here means a row without a label"
-}
-
-
-def check(estimator):
-    results = check_estimator(estimator, expected_failed_checks=MINUS_ONE_IS_A_CLASS, on_fail=None)
-    failed = [r for r in results if r["status"] == "failed"]
-    assert not failed, failed
-    return {r["check_name"] for r in results if r["status"] == "xfail"}
 
 
 @pytest.mark.slow
