@@ -101,7 +101,9 @@ class Evaluation:
     @property
     def summary(self) -> str:
         """Whether the unlabeled data improved on the best supervised model, in one sentence."""
-        end = f"the {self.kept} is kept"
+        kept = self.score(self.kept).error
+        own = f" ({shown_error(kept.value, self.task)})" if kept is not None else ""
+        end = f"the {self.kept}{own} is kept"
         if not self.examples:
             return f"No label could be held out, so no model was evaluated; {end}."
         figures = [("the ensemble", self.score(ENSEMBLE).error)]
