@@ -44,6 +44,7 @@ from labelgrad.auto.annotations import (
     current,
 )
 from labelgrad.auto.audits import imputed_ids, repeat_draw
+from labelgrad.auto.config import FitConfig
 from labelgrad.auto.guarantee import Evidence, GuaranteeFinder
 from labelgrad.auto.guarantees.pac import (
     CONFIDENCE,
@@ -159,6 +160,7 @@ class Person:
             task=TASK,
             held_out=held_out,
             about=SimpleNamespace(learned_from=None),
+            config=FitConfig(),
             digest=f"model-{self.models}",
             folder=None,
         )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from labelgrad.auto.base_models.networks import BATCH
+from labelgrad.auto.class_prior import probability_known
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.distillation import Student
@@ -60,6 +61,7 @@ def subsample(dataset: Dataset, config: FitConfig) -> Subsample:
         y=dataset.y[rows],
         ids=[dataset.ids[row] for row in rows.tolist()],
         raw=None if dataset.raw is None else _taken(dataset.raw, rows, config.cache),
+        groups=None if dataset.groups is None else dataset.groups[rows],
     )
     note = (
         f"There are more than {MAX_UNLABELED:,} unlabeled examples: models are fitted on "
@@ -102,20 +104,27 @@ def assemble(fitted: Fitted) -> Result:
         for rows in in_parts(whole.unlabeled, width)
     ]
     prediction = Summary(*map(np.concatenate, zip(*parts, strict=True)))
-    models, label = _predictions(fitted, prediction)
+    models, label, score, unknown = _predictions(fitted, prediction)
     judged = student.out_of_fold
     judged = fitted.ensemble.out_of_fold if judged is None else judged
     y = fitted.ensemble.held_out_y
     margin = _margin(judged, y, task) if isinstance(task, Regression) and len(y) else None
     error = fitted.evaluation.estimate.error if fitted.evaluation.examples else None
     files, notes = pack_ensemble(fitted.ensemble) if config.keep_ensemble else ({}, [])
+    if isinstance(task, Classification) and (unknown > 0.5).any():
+        notes = [
+            *notes,
+            f"{int((unknown > 0.5).sum()):,} of {len(unknown):,} unlabeled examples look like no "
+            f"labeled class (unknown_probability), so that their labels have a low confidence: "
+            f"label some of them, with a new class if they have one.",
+        ]
     return Result(
         labels=label_table(
             whole,
             label_sources(fitted.raw, whole, config.label_sampling, fitted.annotated),
             label,
             prediction,
-            nearest=(models.rows, models.nearest),
+            nearest=(models.rows, models.nearest, score, unknown),
             typical_error=1.0 if error is None else error.value,
         ),
         evaluation=fitted.evaluation,
@@ -129,10 +138,14 @@ def assemble(fitted: Fitted) -> Result:
     )
 
 
-def _predictions(fitted: Fitted, prediction: Summary) -> tuple[UnlabeledPredictions, Summary]:
+def _predictions(
+    fitted: Fitted, prediction: Summary
+) -> tuple[UnlabeledPredictions, Summary, Array, Array]:
     """Each base model's and the ensemble's predictions of unlabeled examples.
 
-    Examples that no base model was fitted on get the student's prediction as their label.
+    Examples that no base model was fitted on get the student's prediction as their label. With
+    them come out-of-distribution scores, and probabilities that an example is of no labeled class,
+    by which the confidence in its label is lowered.
     """
     sample, ensemble, task = fitted.sample, fitted.ensemble, fitted.ensemble.task
     some = sample.dataset
@@ -152,9 +165,16 @@ def _predictions(fitted: Fitted, prediction: Summary) -> tuple[UnlabeledPredicti
     points = some.X
     if some.raw is not None and not some.has_encoded_features:  # pixels tell little of likeness
         points = fitted.student.network.predict(examples)
-    nearest = nearest_labeled(points, some.labeled, rows)
+    nearest, distance, own = nearest_labeled(points, some.labeled, rows)
+    known = np.ones(len(rows))
+    if isinstance(task, Classification) and len(rows) and len(own) > 1:
+        importance = (ensemble.class_prior / ensemble.prior)[some.y[some.labeled]]
+        known = probability_known(own, distance, importance)
+        label.confidence[places] *= known.astype(np.float32)
+    score = distance / (np.median(own) or 1.0)
     found = {name: np.concatenate(parts) for name, parts in by_model.items()}
-    return UnlabeledPredictions(sample.rows[rows], sample.rows[nearest], found), label
+    models = UnlabeledPredictions(sample.rows[rows], sample.rows[nearest], found)
+    return models, label, score, 1 - known
 
 
 def _held_out(fitted: Fitted) -> HeldOut:

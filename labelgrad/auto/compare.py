@@ -23,7 +23,7 @@ from labelgrad.auto.assemble import subsample
 from labelgrad.auto.base_models.base import BaseModel
 from labelgrad.auto.base_models.registry import base_models, default_base_models
 from labelgrad.auto.config import FitConfig, Options, listed_names
-from labelgrad.auto.cross_fit import cross_fit, make_folds
+from labelgrad.auto.cross_fit import cross_fit, label_groups, make_folds
 from labelgrad.auto.data.dataset import Dataset, read
 from labelgrad.auto.evaluation import LEVEL, Interval, shown_error
 from labelgrad.auto.events import SILENT, Events
@@ -161,7 +161,7 @@ def compare(
     fitted = base_models(names, config, dataset)
     if len(fitted) < 2:
         raise ValueError(f"`models` must name two or more different models, got {names}.")
-    if not len(make_folds(dataset.y, dataset.task, 0)):
+    if not len(make_folds(dataset.y, dataset.task, 0, label_groups(dataset)[0])):
         raise ValueError(
             f"None of the {len(dataset.labeled)} labels can be held out: a comparison needs two "
             f"labels of a class, or four values."
@@ -189,7 +189,8 @@ def _trials(
     models: Sequence[BaseModel], dataset: Dataset, config: FitConfig, seed: int, events: Events
 ) -> tuple[list[Line], list[str]]:
     """A line for each model: how wrong it was about every held-out label."""
-    task, folds = dataset.task, make_folds(dataset.y, dataset.task, seed)
+    task = dataset.task
+    folds = make_folds(dataset.y, task, seed, label_groups(dataset)[0])
     y = dataset.y[folds.rows]
     fits, notes = cross_fit(models, dataset, folds, config.override({"seed": seed}), events)
     for note in notes:

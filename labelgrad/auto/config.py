@@ -46,6 +46,12 @@ class FitConfig:
     task: str | None = option(None, "Guessed from the labels by default.", choices=TASKS)
     dates: str | None = option(None, "Order of ambiguous dates.", choices=DATE_ORDERS)
     text: tuple[str, ...] = option((), "Columns that hold text.", metavar="COLUMN,…")
+    groups: str | tuple[str, ...] | None = option(
+        None,
+        "Column with the group of each example, such as a person or device; a group is held out "
+        "together.",
+        metavar="COLUMN",
+    )
     size: int | None = option(None, "Side of images in pixels.", metavar="PIXELS")
     strict: bool = option(False, "Fail on a damaged image instead of skipping it.")
     encoder: str | nn.Module | None = option(  # noqa: RUF009
@@ -104,6 +110,9 @@ class FitConfig:
     def __post_init__(self) -> None:
         for name in ("text", "base_models"):
             object.__setattr__(self, name, listed_names(getattr(self, name)))
+        if self.groups is not None and not isinstance(self.groups, str):
+            groups = tuple("" if each is None else str(each) for each in self.groups)
+            object.__setattr__(self, "groups", groups)
         for name in ("labels", "cache", "weak_labels"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else str(value))
@@ -161,6 +170,7 @@ class Options(TypedDict, total=False):
     task: str | None
     dates: str | None
     text: str | Sequence[str]
+    groups: str | Sequence[Any] | None
     size: int | None
     strict: bool
     encoder: str | nn.Module | None

@@ -24,6 +24,9 @@ from labelgrad.functional import mixed_seed
 
 FOLDS, FEWER_FOLDS, MANY_LABELS = 4, 3, 400
 NO_INFORMATION_STD = 1e3  # of a standardized value
+NEAR, NEIGHBOURS = 0.05, 5  # distance of near duplicates, relative to that of the fifth neighbour
+MAX_COPIES = 3  # of a typical label; rows of few different values are no copies
+MAX_FOR_DUPLICATES = 20_000  # labels
 CHECKED = 1000  # examples that a final model's prediction is checked on
 TOO_LONG = "it took more than {:g} s"
 MAX_LOSSES = 3  # of workers
@@ -40,6 +43,7 @@ class Folds:
 
     rows: Array  # positions of the examples whose labels are held out, fold after fold
     of: Array  # the fold of each
+    group: Array | None = None  # of each; None where every label is a group of its own
 
     def __len__(self) -> int:
         return int(self.of.max()) + 1 if len(self.of) else 0
@@ -57,12 +61,25 @@ class Folds:
         return masked
 
 
-def make_folds(y: Array, task: Task, seed: int) -> Folds:
+def make_folds(y: Array, task: Task, seed: int, groups: Array | None = None) -> Folds:
     """Stratified folds: four, and three from 400 labels on.
 
-    The only label of a class is never held out, since every training needs one. Fewer than four
-    regression targets, or one label for each class, leave nothing to hold out.
+    The only label or group of a class is never held out, since every training needs one. Fewer
+    than four regression targets, or one label for each class, leave nothing to hold out.
 
+    Parameters
+    ----------
+    y : array of shape (n,)
+        The target, with unlabeled examples.
+    task : Task
+        What it holds.
+    seed : int
+        Seeds the shuffling.
+    groups : array of shape (labels,), optional
+        A number for each label; equal ones are held out together. See `label_groups`.
+
+    Examples
+    --------
     >>> task = Classification(("a", "b", "c"))
     >>> folds = make_folds(np.array([0, 0, 0, 0, -1, 1, 1, 2]), task, seed=0)
     >>> sorted(folds.rows.tolist()), np.bincount(folds.of)
@@ -70,20 +87,77 @@ def make_folds(y: Array, task: Task, seed: int) -> Folds:
     """
     labeled = np.flatnonzero(task.is_labeled(y))
     known = y[labeled]
+    own = np.arange(len(labeled)) if groups is None else groups
+    size = np.bincount(own)
     count = FOLDS if len(labeled) < MANY_LABELS else FEWER_FOLDS
     if isinstance(task, Classification):
-        groups = [np.flatnonzero(known == label) for label in np.unique(known)]
-        least = 2
+        counts = np.zeros((len(size), task.columns), dtype=int)
+        np.add.at(counts, (own, known), 1)
+        commonest = counts.argmax(1)
+        strata = [np.flatnonzero(commonest == label) for label in np.unique(commonest)]
+        strata = [stratum for stratum in strata if len(stratum) >= 2]
     else:  # from low to high, neighbouring values shuffled
-        order = np.argsort(known, kind="stable")
-        groups = [order[at : at + count] for at in range(0, len(order), count)]
-        groups, least = (groups if len(known) >= count else []), 1
+        order = np.argsort(np.bincount(own, known) / size, kind="stable")
+        strata = [order[at : at + count] for at in range(0, len(order), count)]
+        strata = strata if len(size) >= count else []
     generator = torch.Generator().manual_seed(mixed_seed(seed, 3))
-    shuffled = [group[torch.randperm(len(group), generator=generator).numpy()] for group in groups]
-    dealt = [place for group in shuffled if len(group) >= least for place in group.tolist()]
-    folds = [sorted(dealt[place::count]) for place in range(min(count, len(dealt)))]
-    rows = labeled[np.array([place for fold in folds for place in fold], dtype=int)]
-    return Folds(rows, np.repeat(np.arange(len(folds)), [len(fold) for fold in folds]))
+    shuffled = [each[torch.randperm(len(each), generator=generator).numpy()] for each in strata]
+    dealt = np.concatenate([np.zeros(0, dtype=int), *shuffled])
+    folds = [dealt[place::count] for place in range(min(count, len(dealt)))]
+    if isinstance(task, Classification):  # of every class, a label stays in each training
+        alone = [counts[:, counts.sum(0) == counts[fold].sum(0)] for fold in folds]
+        folds = [fold[~each[fold].any(1)] for fold, each in zip(folds, alone, strict=True)]
+    places = [np.flatnonzero(np.isin(own, fold)) for fold in folds if len(fold)]
+    of = np.repeat(np.arange(len(places)), [len(each) for each in places])
+    held_out = np.concatenate([np.zeros(0, dtype=int), *places])
+    return Folds(labeled[held_out], of, None if groups is None else groups[held_out])
+
+
+def label_groups(dataset: Dataset) -> tuple[Array | None, list[str]]:
+    """Which labels are held out together: those of a group, and those of near duplicates.
+
+    Labels of one person, device or burst, or of two copies of an image, tell each other: a model
+    that was fitted on one of them seems to know the other. Two examples are near duplicates if
+    they are 20 times closer than a labeled example is to its fifth neighbour, in the median.
+
+    Returns
+    -------
+    groups : array of shape (labels,), or None
+        A number for each label; None if all would differ.
+    notes : list of str
+        A sentence on near duplicates, if there are any.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(8, 3))
+    >>> X[3], y = X[1] + 0.001, np.array([0, 1, 0, 1, -1, 0, 1, 0])
+    >>> dataset = Dataset(X, y, Classification(("a", "b")), ids=[], preprocessor=None)
+    >>> label_groups(dataset)[0].tolist()
+    [0, 1, 2, 1, 3, 4, 5]
+    """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+    from sklearn.neighbors import NearestNeighbors
+
+    labeled, groups = dataset.labeled, None
+    own = np.arange(len(labeled))
+    notes = []
+    if NEIGHBOURS < len(labeled) <= MAX_FOR_DUPLICATES and dataset.X.shape[1] > 1:
+        search = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(dataset.X[labeled])
+        radius = NEAR * float(np.median(search.kneighbors()[0][:, -1]))
+        near = search.radius_neighbors_graph(radius=radius)
+        found = connected_components(near, directed=False)[1]
+        copies = np.bincount(found)[found]
+        if copies.max() > 1 and np.median(copies) <= MAX_COPIES:
+            groups, several = found, int((copies > 1).sum())
+            notes = [f"{several} labeled examples are near duplicates, and are held out together."]
+    if dataset.groups is not None:  # joined where a group and near duplicates share an example
+        given = np.unique(dataset.groups[labeled], return_inverse=True)[1]
+        first = own if groups is None else groups
+        joined = coo_matrix((np.ones(len(own)), (first, len(own) + given)), [2 * len(own)] * 2)
+        groups = connected_components(joined, directed=False)[1][first]
+        groups = np.unique(groups, return_inverse=True)[1]
+    return groups, notes
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 
 from labelgrad.auto.base_models.registry import base_models
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.cross_fit import cross_fit, make_folds
+from labelgrad.auto.cross_fit import cross_fit, label_groups, make_folds
 from labelgrad.auto.data.dataset import Dataset, Examples, read
 from labelgrad.auto.distillation import distill
 from labelgrad.auto.stacking import stack
@@ -90,7 +90,8 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
             seed=as_seed(self.random_state),
             workers=self.workers,
         )
-        folds = make_folds(dataset.y, dataset.task, config.seed)
+        groups, _ = label_groups(dataset)
+        folds = make_folds(dataset.y, dataset.task, config.seed, groups)
         models = base_models(config.base_models, config, dataset)
         fits, notes = cross_fit(models, dataset, folds, config)
         self.ensemble_ = stack(fits, dataset, folds, class_prior)

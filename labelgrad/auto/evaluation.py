@@ -168,9 +168,10 @@ def evaluate(ensemble: Ensemble, student: Student, *, seed: int = 0) -> Evaluati
     """Score base models, ensemble and student on the held-out labels.
 
     Intervals have 95 % confidence: Wilson's for an error rate, so that no error at all is not
-    taken for certainty, and bootstrap for everything else. They do not cover the variation by
-    seed. Labels count by the ratio of the class prior to their own frequencies. The ensemble is
-    compared with the best supervised model, chosen in hindsight.
+    taken for certainty, and bootstrap for everything else; where labels have groups, groups are
+    drawn. They do not cover the variation by seed. Labels count by the ratio of the class prior to
+    their own frequencies. The ensemble is compared with the best supervised model, chosen in
+    hindsight.
 
     Parameters
     ----------
@@ -200,14 +201,18 @@ def evaluate(ensemble: Ensemble, student: Student, *, seed: int = 0) -> Evaluati
         predictions[STUDENT] = student.out_of_fold
     if not len(y):
         return Evaluation(task.name, 0, tuple(scores), STUDENT)
-    resamples = np.random.default_rng(seed).integers(len(y), size=(RESAMPLES, len(y)))
+    groups = ensemble.folds.group
+    unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    units = int(unit.max()) + 1
+    drawn = np.random.default_rng(seed).integers(units, size=(RESAMPLES, units))
+    resamples = np.stack([np.bincount(each, minlength=units)[unit] for each in drawn])
     if isinstance(task, Classification):
         importance = (ensemble.class_prior / ensemble.prior)[y]
         majority_error = float(1 - ensemble.class_prior.max())
     else:
         importance = np.ones(len(y))
         majority_error = float(task.scale * y.std())
-    held_out = _HeldOut(task, y, importance, resamples)
+    held_out = _HeldOut(task, y, importance, resamples, units < len(y))
     scores = [held_out.scored(score, predictions.get(score.name)) for score in scores]
     supervised = [each for each in scores if each.group == LABELS_ONLY]
     best, difference = None, None
@@ -235,7 +240,8 @@ class _HeldOut:
     task: Task
     y: Array
     importance: Array
-    resamples: Array
+    resamples: Array  # (resamples, labels) how often each was drawn
+    are_groups: bool
 
     def scored(self, score: Score, prediction: Array | None) -> Score:
         """The score with its figures, if there is a prediction of the held-out labels."""
@@ -245,7 +251,7 @@ class _HeldOut:
             return score
         y, is_classes = self.y, isinstance(self.task, Classification)
         value = self.task.error(prediction, y, self.importance)
-        if is_classes and np.ptp(self.importance) == 0:
+        if is_classes and np.ptp(self.importance) == 0 and not self.are_groups:
             test = binomtest(round(value * len(y)), len(y))
             bounds = test.proportion_ci(LEVEL, method="wilson")
             error = Interval(value, float(bounds.low), float(bounds.high))
@@ -258,8 +264,8 @@ class _HeldOut:
     def errors(self, prediction: Array) -> Array:
         """The error of each resample."""
         mistakes = self.task.mistakes(prediction, self.y)
-        weights = self.importance[self.resamples]
-        means: Array = (mistakes[self.resamples] * weights).sum(1) / weights.sum(1)
+        weights = self.importance * self.resamples
+        means: Array = weights @ mistakes / weights.sum(1)
         return means if isinstance(self.task, Classification) else np.sqrt(means)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from labelgrad.auto.assemble import Fitted, assemble, subsample
 from labelgrad.auto.base_models.registry import base_models, with_steps_for_budget
 from labelgrad.auto.config import FitConfig, Options
-from labelgrad.auto.cross_fit import cross_fit, make_folds
+from labelgrad.auto.cross_fit import cross_fit, label_groups, make_folds
 from labelgrad.auto.data.dataset import read
 from labelgrad.auto.data.views import open_views
 from labelgrad.auto.distillation import distill
@@ -86,10 +86,11 @@ def fit(
         config = with_steps_for_budget(config, train)
         run.begin(config, data, dataset, raw)
 
-        folds = make_folds(train.y, train.task, config.seed)
+        groups, together = label_groups(train)
+        folds = make_folds(train.y, train.task, config.seed, groups)
         checkpoints = run.checkpoint("networks")
         models = base_models(config.base_models, config, train, folder=checkpoints)
-        notes = [*dataset.notes, *sample.notes]
+        notes = [*dataset.notes, *sample.notes, *together]
         for note in notes:
             events.note(note)
 

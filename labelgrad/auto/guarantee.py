@@ -91,6 +91,8 @@ def evidence(result: Result, log: AnnotationLog) -> Evidence:
             f"learned from have the saved model's labels, and the held-out predictions are the "
             f"ensemble's"
         )
+    elif result.config.groups is not None:
+        reason = "do not count, because labels of one group are alike; draw an audit"
     elif added:
         reason = (
             f"no longer represent the unlabeled examples, because {_count(added, 'label')} were "

@@ -67,23 +67,35 @@ def in_parts(rows: Array, width: int) -> Iterator[Array]:
         yield rows[start : start + size]
 
 
-def nearest_labeled(points: Array, labeled: Array, rows: Array, count: int = NEIGHBOURS) -> Array:
-    """For each of `rows` the positions of the labeled examples nearest to it, nearest first.
+def nearest_labeled(
+    points: Array, labeled: Array, rows: Array, count: int = NEIGHBOURS
+) -> tuple[Array, Array, Array]:
+    """The labeled examples nearest to each of `rows`.
 
+    Returns
+    -------
+    tuple of arrays
+        Their positions, nearest first, (rows, count); the distance of the nearest, (rows,); and
+        that of each labeled example to the nearest other one, (labeled,).
+
+    Examples
+    --------
     >>> line = np.array([[0.0], [1.0], [3.0], [7.0]])
     >>> nearest_labeled(line, np.array([0, 3]), np.array([1, 2]), 1)
-    array([[0],
-           [0]])
+    (array([[0],
+           [0]]), array([1., 3.]), array([7., 7.]))
     """
     from sklearn.neighbors import NearestNeighbors
 
     count = min(count, len(labeled))
-    nearest = np.zeros((len(rows), count), dtype=np.int64)
+    nearest, distance = np.zeros((len(rows), count), dtype=np.int64), np.zeros(len(rows))
     search = NearestNeighbors(n_neighbors=count).fit(points[labeled])
     for start in range(0, len(rows), 20_000):
         part = slice(start, start + 20_000)
-        nearest[part] = labeled[search.kneighbors(points[rows[part]], return_distance=False)]
-    return nearest
+        distances, places = search.kneighbors(points[rows[part]])
+        nearest[part], distance[part] = labeled[places], distances[:, 0]
+    own = search.kneighbors(n_neighbors=1)[0][:, 0] if len(labeled) > 1 else np.zeros(1)
+    return nearest, distance, own
 
 
 def label_sources(
@@ -119,7 +131,7 @@ def label_table(
     label: Summary,
     prediction: Summary,
     *,
-    nearest: tuple[Array, Array],
+    nearest: tuple[Array, Array, Array, Array],
     typical_error: float = 1.0,
 ) -> pl.DataFrame:
     """The table of labels.
@@ -134,7 +146,8 @@ def label_table(
         The ensemble's and the saved model's predictions of the unlabeled examples,
         in their order.
     nearest
-        Positions of unlabeled examples, and of the labeled examples nearest to each.
+        Positions of unlabeled examples, and of the labeled examples nearest to each; their
+        out-of-distribution scores, and probabilities of unknown classes.
     typical_error
         Of values, in the target's units: what `neighbour_disagreement` is counted in.
 
@@ -158,8 +171,8 @@ def label_table(
 
     is_classes = isinstance(task, Classification)
     std = {} if is_classes else {"std": numbers(label.confidence * getattr(task, "scale", 1.0))}
-    near = nearest[0]
-    around, apart = _neighbours(task, y, *nearest, typical_error)
+    near, places, score, unknown = nearest
+    around, apart = _neighbours(task, y, near, places, typical_error)
     return pl.DataFrame(
         {
             dataset.preprocessor.id_name: id_column(dataset.ids),
@@ -172,6 +185,8 @@ def label_table(
             "entropy": numbers(label.entropy),
             "neighbours": targets(around, near),
             "neighbour_disagreement": numbers(apart, near),
+            "ood_score": numbers(score, near),
+            "unknown_probability": numbers(unknown if is_classes else None, near),
         }
     )
 
@@ -239,6 +254,8 @@ def read_labels(path: Path, task: Task, id_name: str) -> pl.DataFrame:
         "entropy": number,
         "neighbours": target,
         "neighbour_disagreement": number,
+        "ood_score": number,
+        "unknown_probability": number,
     }
     head = pl.read_csv(path, n_rows=0, infer_schema=False).columns
     if head != list(schema):
@@ -248,7 +265,8 @@ def read_labels(path: Path, task: Task, id_name: str) -> pl.DataFrame:
         raise ValueError("a row has no label or no source")
     for name, dtype in table.schema.items():
         if dtype.is_float():
-            column, most = table[name].drop_nulls(), 1.0 if "confidence" in name else np.inf
+            column = table[name].drop_nulls()
+            most = 1.0 if "confidence" in name or "probability" in name else np.inf
             least = 0.0 if dtype == number else -np.inf
             if not (column.is_finite().all() and column.is_between(least, most).all()):
                 raise ValueError(f"{name} has a number out of range")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LABEL_ISSUES = "label-issues"
 DISAGREEMENT_WEIGHT = 0.25  # beside the probability that the label is wrong
 MANY_NEIGHBOURS = 0.5  # a larger share of neighbours with another label is a reason
+LIKELY = 0.5  # a larger probability of an unknown class is a reason
 FAR = 1.0  # typical errors from the neighbours' mean
 
 
@@ -122,6 +123,8 @@ class ReviewQueue:
         of = self.result.labels.row(row, named=True)
         apart = of["neighbour_disagreement"] or 0.0
         reasons = []
+        if (of["unknown_probability"] or 0.0) > LIKELY:
+            reasons.append("looks like no labeled class")
         if self.is_classification:
             predicted = base_model_labels(self.result, row)
             against = sum(code != self.label[row] for code, _ in predicted.values())

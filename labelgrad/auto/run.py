@@ -44,7 +44,7 @@ try:
 except ImportError:  # Windows: two processes are not kept apart
     fcntl = None  # type: ignore[assignment]
 
-FORMAT = 4
+FORMAT = 5
 MANIFEST, CONFIG, LOCK = "manifest.json", "config.json", ".lock"
 CHECKPOINTS = "checkpoints"
 PATHS = ("labels", "cache", "weak_labels")  # options that may name a file
@@ -333,7 +333,7 @@ def fingerprint(dataset: Dataset) -> str:
     content = hashlib.blake2b(digest_size=16)
     about = [dataset.task.to_dict(), dataset.preprocessor.to_dict()]
     content.update(json.dumps(about, sort_keys=True).encode())
-    for array in (dataset.X, dataset.y, dataset.raw):
+    for array in (dataset.X, dataset.y, dataset.raw, dataset.groups):
         if array is not None:
             content.update(f"{array.dtype} {array.shape}".encode())
             for start in range(0, len(array), ROWS_AT_ONCE):

@@ -95,6 +95,11 @@ class ArrayPreprocessor(Preprocessor):
             data, y = arrays["x"], arrays["y"]
         elif y is None:
             raise ValueError("An array needs its labels `y`, with -1 or NaN where unlabeled.")
+        if isinstance(config.groups, str):
+            raise ValueError(
+                f"`groups` names the column {config.groups!r}, and an array has no names; give "
+                f"the group of each row."
+            )
         x = check_array(data)
         labels, notes = label_series(y, len(x), config.task)
         targets = read_targets(labels, config.task, "`y`")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,7 @@ class Dataset:
     ids: Sequence[str]
     preprocessor: Preprocessor
     raw: Array | None = None
+    groups: Array | None = None  # (n,) the group of each example
     has_encoded_features: bool = False  # whether all of X is what encoders or TF-IDF computed
     encoders: Mapping[str, str] | None = None  # name to fingerprint of each encoder that was used
     notes: Sequence[str] = ()
@@ -225,7 +226,27 @@ def read(
             raise ValueError(
                 f"`{option}` is for {' or '.join(owners)}, and the data are {kind}; leave it out."
             )
-    return _preprocessor_class(kind).read(data, y, config, events)
+    dataset = _preprocessor_class(kind).read(data, y, config, events)
+    if isinstance(config.groups, tuple):
+        if isinstance(data, Path) or len(config.groups) != len(dataset):
+            what = "a file" if isinstance(data, Path) else f"{len(dataset)} examples"
+            raise ValueError(
+                f"`groups` must be the name of a column, or a group for each example of an array "
+                f"or data frame, got {len(config.groups)} for {what}."
+            )
+        dataset = replace(dataset, groups=group_codes(config.groups))
+    return dataset
+
+
+def group_codes(groups: Sequence[str | None]) -> Array:
+    """A number for each group; examples without one are groups of their own.
+
+    >>> group_codes(["ann", "bob", None, "ann", ""]).tolist()
+    [2, 3, 0, 2, 1]
+    """
+    named = [name or ("", row) for row, name in enumerate(groups)]
+    places = {name: place for place, name in enumerate(sorted(set(named), key=str))}
+    return np.array([places[name] for name in named])
 
 
 def _preprocessor_class(kind: str) -> type[Preprocessor]:

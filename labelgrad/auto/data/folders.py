@@ -18,7 +18,13 @@ import polars as pl
 
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.columns import join_few
-from labelgrad.auto.data.dataset import Dataset, Examples, NewExamples, Preprocessor
+from labelgrad.auto.data.dataset import (
+    Dataset,
+    Examples,
+    NewExamples,
+    Preprocessor,
+    group_codes,
+)
 from labelgrad.auto.data.sources import ENCODINGS, read_pairs
 from labelgrad.auto.data.targets import read_targets
 from labelgrad.auto.encoders import features as encoders
@@ -105,6 +111,7 @@ class FolderPreprocessor(Preprocessor):
             raise ValueError(f"Nothing can be learned from {data}: {error}.") from None
         given = pl.Series([labels.get(name, "") for name in found.ids], dtype=pl.String)
         targets = read_targets(given, config.task, where, are_names=by_folder)
+        groups = _listed_groups(inside, config) if isinstance(config.groups, str) else None
         skipped, state = [*found.skipped, *refused.items()], preprocessor.state
         check_strict(skipped, config)
         return Dataset(
@@ -114,6 +121,7 @@ class FolderPreprocessor(Preprocessor):
             ids=found.ids,
             preprocessor=preprocessor,
             raw=found.examples.raw,
+            groups=None if groups is None else group_codes([groups.get(n) for n in found.ids]),
             has_encoded_features=state is not None,
             encoders=encoders.encoder_names([state]) if state else None,
             notes=[*about, *targets.notes, *notes],
@@ -282,6 +290,19 @@ def _listed_labels(inside: Files, given: str | None) -> Labels:
         )
     notes = [f"Labels are those in {path.name}; files it does not list are unlabeled."]
     return labels, path.name, notes
+
+
+def _listed_groups(inside: Files, config: FitConfig) -> dict[str, str]:
+    """The group of each file that the labels file lists."""
+    path = inside.get(LABELS_FILE) if config.labels is None else Path(config.labels)
+    if path is None:
+        raise ValueError(
+            f"`groups` needs a column {config.groups!r} in {LABELS_FILE}, and the labels are the "
+            f"names of folders; list them in {LABELS_FILE} with the columns file and label."
+        )
+    column = str(config.groups).casefold()
+    pairs = read_pairs(path, FILE_HEADERS, [column], needs_header=True)
+    return {str(PurePosixPath(file)): group for _, file, group in pairs}
 
 
 def load_texts(files: Files) -> tuple[dict[str, str], Skipped]:

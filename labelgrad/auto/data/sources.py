@@ -345,7 +345,7 @@ def _blank_rows(rows: Iterable[tuple[int, list[str]]], width: int, name: str) ->
 
 
 def read_pairs(
-    path: Path, names: Sequence[str], values: Sequence[str]
+    path: Path, names: Sequence[str], values: Sequence[str], *, needs_header: bool = False
 ) -> list[tuple[int, str, str]]:
     r"""Line, name and value of every row of a CSV file that has a column for each.
 
@@ -353,7 +353,7 @@ def read_pairs(
     ----------
     path
         The delimiter is whichever of , ; tab and | the first line has most of. A file of exactly
-        two columns needs no header.
+        two columns needs no header, unless `needs_header`.
     names, values
         What the columns may be called, in lower case.
 
@@ -376,7 +376,7 @@ def read_pairs(
     lower = [cell.casefold() for cell in header]
     columns = [next((lower.index(one) for one in n if one in lower), -1) for n in (names, values)]
     if -1 in columns:
-        if len(header) != 2:
+        if len(header) != 2 or needs_header:
             raise ValueError(
                 f"{path.name} must have the columns {names[0]} and {values[0]}, got "
                 f"{', '.join(map(repr, header[:5])) or 'an empty file'}."

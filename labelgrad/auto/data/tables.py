@@ -14,7 +14,15 @@ import polars as pl
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data import columns as of_columns
 from labelgrad.auto.data.columns import TEXTS, Column, Encoded, Guess, join_few
-from labelgrad.auto.data.dataset import PART, Dataset, Examples, NewExamples, Preprocessor, RowIds
+from labelgrad.auto.data.dataset import (
+    PART,
+    Dataset,
+    Examples,
+    NewExamples,
+    Preprocessor,
+    RowIds,
+    group_codes,
+)
 from labelgrad.auto.data.formats import NumberFormat, clean
 from labelgrad.auto.data.sources import SUFFIXES, Source, open_source, parquet_files
 from labelgrad.auto.data.targets import Targets, label_series, read_targets
@@ -65,7 +73,12 @@ class TablePreprocessor(Preprocessor):
         """Read a table: rows with an empty target are unlabeled, the other columns are features."""
         source = open_source(data, config)
         target, notes = _find_target(source, y, config)
-        names = [name for name in source.schema if name != target]
+        if isinstance(config.groups, str) and config.groups not in source.schema:
+            raise ValueError(
+                f"{source.name} has no column {config.groups!r}; "
+                f"{_nearest(config.groups, list(source.schema))}"
+            )
+        names = [name for name in source.schema if name not in (target, config.groups)]
         for name in config.text:
             if name not in names:
                 raise ValueError(f"{source.name} has no column {name!r}; {_nearest(name, names)}")
@@ -74,7 +87,7 @@ class TablePreprocessor(Preprocessor):
                 name, dtype, source.column, dates=name != target, keep=not source.is_large
             )
             for name, dtype in source.schema.items()
-            if name not in config.text
+            if name not in (*config.text, config.groups)
         }
         formats = []
         if any(found.formats[0] for found in guesses.values()):
@@ -115,6 +128,9 @@ class TablePreprocessor(Preprocessor):
             RowIds(source.rows, 1),
             preprocessor,
             raw=preprocessor.raw(source, config) if config.fine_tune else None,
+            groups=group_codes(texts_of(source, config.groups))
+            if isinstance(config.groups, str)
+            else None,
             has_encoded_features=len(states) == len(columns),
             encoders=encoders.encoder_names(states) if states else None,
             notes=notes,

@@ -22,7 +22,7 @@ class FakeRun:
     folder: Path | None = None
     digest: str = "model-1"
     truth: np.ndarray | None = None
-    config: object = field(default_factory=lambda: SimpleNamespace(seed=0))
+    config: object = field(default_factory=lambda: SimpleNamespace(seed=0, groups=None))
     about: object = field(default_factory=lambda: SimpleNamespace(learned_from=None))
 
 
@@ -61,6 +61,8 @@ def classification_run(
             "entropy": number(np.where(is_labeled, np.nan, 0.1)),
             "neighbours": target(other),
             "neighbour_disagreement": number(np.where(is_labeled, np.nan, (other != top) * 0.67)),
+            "ood_score": number(np.where(is_labeled, np.nan, 1.0)),
+            "unknown_probability": number(np.where(is_labeled, np.nan, 0.0)),
         }
     )
     fold = np.arange(labeled) % 4
@@ -102,6 +104,8 @@ def regression_run(n=200, labeled=40, *, source="given", folder=None, seed=0):
             "entropy": unknown,
             "neighbours": value + generator.normal(size=n),
             "neighbour_disagreement": pl.Series(generator.random(n).astype(np.float32)),
+            "ood_score": pl.Series(generator.random(n).astype(np.float32)),
+            "unknown_probability": unknown,
         }
     )
     held = np.stack([predicted[rows], np.full(labeled, 0.3)], 1)

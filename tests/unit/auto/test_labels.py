@@ -48,9 +48,13 @@ def table_of(data, seed=0, **more):
     else:
         one, two = (np.stack([rng.normal(size=n), rng.uniform(1, 2, n)], 1) for _ in range(2))
     parts = [summarize(data.task, each) for each in (one, two)]
-    near = nearest_labeled(data.X, data.labeled, data.unlabeled)
     source = label_sources(data, data, "unknown", {})
-    return label_table(data, source, *parts, nearest=(data.unlabeled, near), **more), one, two
+    return label_table(data, source, *parts, nearest=neighbours_of(data), **more), one, two
+
+
+def neighbours_of(data):
+    near, distance, _ = nearest_labeled(data.X, data.labeled, data.unlabeled)
+    return data.unlabeled, near, distance, np.full(len(distance), 0.25)
 
 
 def test_a_row_for_every_example_with_given_and_imputed_labels():
@@ -58,7 +62,7 @@ def test_a_row_for_every_example_with_given_and_imputed_labels():
     table, ensemble, student = table_of(data)
     assert table.columns == [
         *("row", "label", "confidence", "source", "prediction", "prediction_confidence"),
-        *("entropy", "neighbours", "neighbour_disagreement"),
+        *("entropy", "neighbours", "neighbour_disagreement", "ood_score", "unknown_probability"),
     ]
     assert table["row"].to_list() == list(data.ids)
     assert table["label"][:9].to_list() == PETS.display(data.y[:9])
@@ -83,6 +87,7 @@ def test_neighbours_are_the_nearest_labeled_examples():
         assert table["neighbours"][row] == PETS.classes[majority]
         other = np.mean(np.array(PETS.classes)[labels] != table["label"][row])
         assert table["neighbour_disagreement"][row] == pytest.approx(other)
+        assert table["ood_score"][row] == pytest.approx(apart.min(), rel=1e-5)
 
 
 def test_values_have_standard_deviations_in_their_own_units():
@@ -135,7 +140,7 @@ def test_sources_of_annotated_labels():
         data,
         label_sources(raw, data, "unknown", annotated),
         *[summarize(PETS, np.zeros((len(data.unlabeled), 3)))] * 2,
-        nearest=(data.unlabeled, nearest_labeled(data.X, data.labeled, data.unlabeled)),
+        nearest=neighbours_of(data),
     )["source"]
     assert found[:6].to_list() == [
         *("given", "corrected", "given", "imputed", "accepted", "corrected"),
