@@ -13,7 +13,7 @@ from labelgrad.auto.base_models.registry import base_models, with_steps_for_budg
 from labelgrad.auto.config import FitConfig, Options
 from labelgrad.auto.cross_fit import cross_fit, label_groups, make_folds
 from labelgrad.auto.data.dataset import read
-from labelgrad.auto.data.views import open_views
+from labelgrad.auto.data.views import TableViews, open_views
 from labelgrad.auto.distillation import distill
 from labelgrad.auto.ensemble_io import check_can_save
 from labelgrad.auto.evaluation import evaluate
@@ -110,7 +110,8 @@ def fit(
         issues = find_label_issues(result).filter("is_issue")
         guarantees = guarantee_table(result, run.annotations)
         page = render(result, dataset, views, issues, guarantees)
-        return run.save(replace(result, page=page))
+        source = views.source if isinstance(views, TableViews) else None
+        return run.save(replace(result, page=page, source=source))
 
 
 def _signature() -> inspect.Signature:

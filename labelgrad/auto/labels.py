@@ -7,7 +7,7 @@ them apart. Ten million rows take some hundred megabytes, because classes are st
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ import numpy as np
 import polars as pl
 
 from labelgrad.auto.data.dataset import Dataset
+from labelgrad.auto.data.sources import Source
+from labelgrad.auto.data.targets import WHOLE
 from labelgrad.auto.task import Array, Classification, Task
 from labelgrad.files import write_whole
 
@@ -284,6 +286,69 @@ def confident_labels(table: pl.DataFrame, above: float) -> pl.DataFrame:
     if not imputed["confidence"].count():
         return imputed
     return imputed.filter(pl.col("confidence") >= above)
+
+
+def filled_in(source: Source, target: str | None, labels: pl.DataFrame) -> pl.LazyFrame:
+    """The table of the examples with its labels filled in.
+
+    Parameters
+    ----------
+    source
+        The table.
+    target
+        Its column of labels; without one, there is a new column "label".
+    labels
+        The table of labels; where `label` is null, the table keeps its cell.
+
+    Returns
+    -------
+    polars.LazyFrame
+        All columns of the table, and `confidence` (for values `std`) and `source`, with "label_"
+        before the name where the table has such a column. Given labels stay as they are written.
+
+    Examples
+    --------
+    >>> pets = Source("pets", pl.LazyFrame({"pet": ["cat ", None]}))
+    >>> found = {"label": ["cat", "dog"], "confidence": [None, 0.9], "source": ["given", "imputed"]}
+    >>> filled_in(pets, "pet", pl.DataFrame(found)).collect().rows()
+    [('cat ', None, 'given'), ('dog', 0.9, 'imputed')]
+    """
+    frame, names = source.frame, [*source.schema]
+    if target is None:
+        target = _unused("label", names)
+        frame, names = frame.with_columns(pl.lit(None, pl.String).alias(target)), [*names, target]
+    how_sure = "std" if "std" in labels.columns else "confidence"
+    added = {_unused(name, names): name for name in (how_sure, "source")}
+    held = _unused("label", [*names, *added])
+    beside = labels.select(
+        pl.col(name).alias(new) for new, name in {held: "label", **added}.items()
+    )
+    wide = pl.concat([frame, beside.lazy()], how="horizontal")
+    cell, label, dtype = pl.col(target), pl.col(held), source.schema.get(target, pl.String())
+    text = label.cast(pl.String)
+    if labels["label"].dtype.is_numeric():
+        number = cell.cast(pl.Float64, strict=False)
+        same = number.is_null() | ((number - label).abs() <= 1e-6 * number.abs())
+        fill = text if dtype == pl.String else label
+    else:
+        written = cell.cast(pl.String).str.strip_chars()
+        same = written.str.replace(WHOLE, "${1}${2}") == text
+        fill = text == "True" if dtype == pl.Boolean else text.cast(dtype)
+    is_given = pl.col(_unused("source", names)).is_in([*SOURCE_OF_SAMPLING.values()])
+    stays = label.is_null() | (is_given & same.fill_null(False))
+    return wide.select(
+        *(
+            pl.when(stays).then(name).otherwise(fill).alias(name) if name == target else name
+            for name in names
+        ),
+        *added,
+    )
+
+
+def _unused(name: str, names: Collection[str]) -> str:
+    while name in names:
+        name = f"label_{name}"
+    return name
 
 
 def save_labels(table: pl.DataFrame, path: str | Path) -> None:

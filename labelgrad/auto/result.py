@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 from safetensors.numpy import load as load_arrays
@@ -17,8 +18,16 @@ from safetensors.numpy import save as save_arrays
 import labelgrad
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import NewExamples
+from labelgrad.auto.data.sources import (
+    Source,
+    open_source,
+    suffix_of,
+    table_pieces,
+    table_suffix,
+)
+from labelgrad.auto.data.tables import TablePreprocessor
 from labelgrad.auto.events import SILENT, Events
-from labelgrad.auto.labels import csv_pieces, ids_digest, read_labels
+from labelgrad.auto.labels import csv_pieces, filled_in, ids_digest, read_labels
 from labelgrad.auto.plain_values import built
 from labelgrad.auto.predictor import MODEL, MODEL_INFO, Predictions, Predictor, read_predictor
 from labelgrad.auto.task import Array, Task
@@ -30,6 +39,8 @@ if TYPE_CHECKING:
     from labelgrad.auto.run import Manifest
 
 LABELS, RESULT, REPORT = "labels.csv", "result.json", "report.html"
+TABLE = "table"  # with the ending of the file that was fitted
+FILLED_IN = ("label", "confidence", "std", "source")  # what it has of the table of labels
 HELD_OUT, PREDICTIONS = "held_out.safetensors", "predictions.safetensors"
 FILES = (LABELS, HELD_OUT, PREDICTIONS, MODEL_INFO, MODEL, RESULT, REPORT)  # of every result
 MOST_JSON = 2**28  # bytes
@@ -140,6 +151,8 @@ class Result:
         The options of the fit.
     page
         The report as HTML.
+    source
+        The table that was fitted, while it is open.
     folder
         The run folder, if there is one.
     load_notes
@@ -157,6 +170,7 @@ class Result:
     page: str = ""
     ensemble: FittedModel | None = None
     ensemble_files: Mapping[str, bytes] = field(default_factory=dict)  # to be saved
+    source: Source | None = None
     folder: Path | None = None
     load_notes: tuple[str, ...] = ()
     load_ensemble: Callable[[], FittedModel] | None = None
@@ -244,6 +258,89 @@ class Result:
         write_whole(Path(path), self.page.encode())
         return Path(path)
 
+    def table(self, data: Any = None, *, labels: pl.DataFrame | None = None) -> Any:
+        """The table that was fitted, with a label in every row.
+
+        Parameters
+        ----------
+        data
+            The table, a path or a data frame; a run that was fitted on a file knows it.
+        labels
+            The labels to fill in, such as those of `guaranteed_labels`; all by default.
+
+        Returns
+        -------
+        data frame
+            Of the library that the data are of, or of polars: the target is filled in, and
+            `confidence` (for values `std`) and `source` are added.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> from labelgrad import fit
+        >>> pets = pl.DataFrame({"kg": [3, 4, 5, 30, 40, 9], "pet": [*"ccddd", None]})
+        >>> fit(pets, target="pet", base_models="linear", steps=5).table().columns
+        ['kg', 'pet', 'confidence', 'source']
+        """
+        source, filled = self._filled_in(data, labels)
+        if source.is_file:
+            return filled.collect()
+        frame = nw.from_native(source.data, eager_only=True)
+        names = filled.collect_schema().names()
+        target = getattr(self.predictor.preprocessor, "target", None) or ""
+        place = names.index(target) if target else len(source.schema)
+        new = filled.select(names[place], *names[-2:]).collect()
+        backend = nw.get_native_namespace(frame)
+        own = [*frame.columns, *names[len(frame.columns) :]]  # as the data frame writes them
+        columns = [
+            nw.new_series(name, cells.to_list(), backend=backend)
+            for name, cells in zip((own[place], *names[-2:]), new, strict=True)
+        ]
+        dtype = frame.schema.get(own[place], nw.String())
+        if self.task.classes and dtype not in (nw.String, nw.Object):
+            columns[0] = columns[0].cast(dtype)
+        return frame.with_columns(*columns).to_native()
+
+    def save_table(
+        self, path: str | Path, data: Any = None, *, labels: pl.DataFrame | None = None
+    ) -> None:
+        """Write what `table` gives; the name of the file decides its format."""
+        source, filled = self._filled_in(data, labels)
+        suffix = suffix_of(Path(path))
+        write_whole(Path(path), table_pieces(filled, suffix, source.separator, self.config.cache))
+
+    @property
+    def table_file(self) -> str | None:
+        """The name of the table with labels in the run folder, if a file was fitted."""
+        is_file = self.source is not None and self.source.is_file
+        return TABLE + table_suffix(self.source.data) if self.source and is_file else None
+
+    def _filled_in(self, data: Any, labels: pl.DataFrame | None) -> tuple[Source, pl.LazyFrame]:
+        """The table, and the same with labels."""
+        preprocessor, every, data = self.predictor.preprocessor, self.labels, _path(data)
+        if not isinstance(preprocessor, TablePreprocessor):
+            raise ValueError(f"The run is of {preprocessor.kind}, and not of a table.")
+        source = self.source
+        if data is not None or source is None:
+            data = _path(self.about.data) if data is None else data
+            if data is None or (isinstance(data, Path) and not data.exists()):
+                raise ValueError(
+                    f"The table that was fitted is not at hand ({data or 'a data frame'}); give "
+                    f"it to `table` or `save_table` of the result."
+                )
+            source = open_source(data, self.config)
+        if source.rows != len(every):
+            raise ValueError(
+                f"{source.name} has {source.rows} rows, and the run has {len(every)} examples; "
+                f"give the table that was fitted."
+            )
+        if labels is not None:
+            ids, source_of = every.columns[0], pl.col("source") != "imputed"
+            chosen = source_of | pl.col(ids).is_in(labels[ids].implode())
+            empty = [name for name in FILLED_IN if name in every.columns]
+            every = every.with_columns(pl.when(chosen).then(name).alias(name) for name in empty)
+        return source, filled_in(source, preprocessor.target, every)
+
     def contents(self) -> dict[str, bytes | Iterable[bytes]]:
         """The files of the result by their names; long ones in pieces."""
         about = {
@@ -253,8 +350,15 @@ class Result:
             "config": self.config.to_dict(),
             "ids": ids_digest(self.labels),
         }
+        table: dict[str, Iterable[bytes]] = {}
+        if self.table_file is not None:
+            source, filled = self._filled_in(None, None)
+            suffix = self.table_file.removeprefix(TABLE)
+            pieces = table_pieces(filled, suffix, source.separator, self.config.cache)
+            table[self.table_file] = pieces
         return {
             LABELS: csv_pieces(self.labels),
+            **table,
             HELD_OUT: pack_arrays(self.held_out),
             PREDICTIONS: pack_arrays(self.base_model_predictions),
             **self.predictor.files(),

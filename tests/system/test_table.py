@@ -84,6 +84,21 @@ def test_the_report_loads_nothing_and_names_the_models(run):
     assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", page)
 
 
+def test_the_table_comes_back_with_labels(run):
+    folder, _, output = run
+    assert "run/table.csv" in output
+    before, labels = pl.read_csv(folder / "customers.csv", infer_schema=False), labels_of(folder)
+    back = pl.read_csv(folder / "run" / "table.csv", infer_schema=False)
+    assert back.columns == [*before.columns, "confidence", "source"]
+    assert back.drop("stays", "confidence", "source").equals(before.drop("stays"))
+    assert back["stays"].to_list() == labels["label"].to_list()
+    run_ok(["labels", "run", "--above", "0.9", "--table", "some.parquet"], cwd=folder)
+    some = pl.read_parquet(folder / "some.parquet")
+    confident = labels["confidence"].cast(pl.Float64) >= 0.9
+    expected = [row < LABELED or bool(confident[row]) for row in range(ROWS)]
+    assert some["stays"].is_not_null().to_list() == expected
+
+
 def test_predict_gives_probabilities_that_add_up_to_one(run):
     folder, _, _ = run
     run_ok(["predict", "run", "customers.csv", "--out", "predictions.csv"], cwd=folder)

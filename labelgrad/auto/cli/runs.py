@@ -13,6 +13,8 @@ from labelgrad.auto.cli.console import Terminal, TerminalEvents
 from labelgrad.auto.cli.training import Share, config_options, given
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from labelgrad.auto.result import Result
 
 RUN = click.argument("run", type=click.Path(path_type=Path))
@@ -54,6 +56,9 @@ def predict(
 @RUN
 @click.option("--out", type=click.Path(path_type=Path), help="CSV file for the selected labels.")
 @click.option(
+    "--table", type=click.Path(path_type=Path), help="File for the table with these filled in."
+)
+@click.option(
     "--above", type=Share(), default=0.95, show_default=True, help="Least confidence of a label."
 )
 @click.option(
@@ -72,6 +77,7 @@ def predict(
 def labels(
     run: Path,
     out: Path | None,
+    table: Path | None,
     above: float,
     max_error_rate: float | None,
     confidence: float,
@@ -83,6 +89,9 @@ def labels(
 ) -> None:
     """Select labels to use, list labels to review, and take corrections.
 
+    --out writes the selected labels, and --table the table that was fitted with them filled in, in
+    the format that the name of the file says.
+
     --max-error-rate selects the largest set of labels of which at most that share is wrong, at the
     given confidence; it needs randomly drawn labels (labelgrad audit, or fit --label-sampling
     random). Corrections (columns file or row, and label) are recorded in the run; fit --resume
@@ -92,13 +101,14 @@ def labels(
     for note in result.load_notes:
         console.say(note)
     if max_error_rate is not None:
-        show_guarantee(console, result, max_error_rate, confidence, rest_by_hand, out)
+        found = show_guarantee(console, result, max_error_rate, confidence, rest_by_hand, out)
+        save_table(console, result, found, table)
         return
     if corrections is not None:
         from labelgrad.auto.annotations import take_corrections
 
         console.say(take_corrections(result, corrections, new_classes=new_classes))
-    elif result.task.classes or out is not None:
+    elif result.task.classes or out is not None or table is not None:
         from labelgrad.auto.labels import confident_labels, save_labels
 
         selected = confident_labels(result.labels, above)
@@ -106,6 +116,7 @@ def labels(
         if out is not None:
             save_labels(selected, out)
         console.say(f"{len(selected):,} imputed labels have confidence {above:g} or more{where}")
+        save_table(console, result, selected, table)
     if review is None:
         review = TO_REVIEW if corrections is None or review_out else 0
     show_review(console, result, review, review_out)
@@ -118,7 +129,7 @@ def show_guarantee(
     confidence: float,
     rest_by_hand: bool,
     out: Path | None,
-) -> None:
+) -> pl.DataFrame:
     """Print what can be guaranteed and write the labels; that nothing can be is an error."""
     from labelgrad.auto.guarantee import guaranteed_labels
     from labelgrad.auto.labels import save_labels
@@ -132,6 +143,16 @@ def show_guarantee(
     if out is not None:
         save_labels(found.labels, out)
     console.say(f"Labels: {out}" if out else "--out writes them.")
+    return found.labels
+
+
+def save_table(
+    console: Terminal, result: Result, selected: pl.DataFrame, path: Path | None
+) -> None:
+    """Write the table that was fitted, with the selected labels filled in."""
+    if path is not None:
+        result.save_table(path, labels=selected)
+        console.say(f"Your table with these labels: {path}")
 
 
 def show_review(console: Terminal, result: Result, count: int, out: Path | None) -> None:

@@ -117,8 +117,8 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
 
     Base models are cross-validated and stacked on their out-of-fold predictions, and the ensemble
     is distilled into one network. The run folder gets the model, labels.csv with a label for every
-    example, and report.html. Ctrl-C stops; --resume continues to the same result. After
-    corrections --resume trains again with them.
+    example, a copy of the table with its labels filled in, and report.html. Ctrl-C stops; --resume
+    continues to the same result. After corrections --resume trains again with them.
     """
     from labelgrad.auto.fit import fit as run_fit
 
@@ -140,6 +140,8 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
         events.note(note)
     console.say(f"Report: {out / 'report.html'}")
     console.say(f"Labels: {out / 'labels.csv'}")
+    if result.table_file is not None:
+        console.say(f"Your table with labels: {out / result.table_file}")
 
 
 def print_leaderboard(console: Terminal, board: pl.DataFrame, evaluation: Evaluation) -> None:

@@ -145,7 +145,7 @@ class ArrayPreprocessor(Preprocessor):
         size = size or len(x)
         for start in range(0, len(x), size):
             part = x[start : start + size]
-            yield NewExamples(self.examples(part, config), RowIds(len(part), start))
+            yield NewExamples(self.examples(part, config), RowIds(len(part), start + 1))
 
     def examples(self, x: Array, config: FitConfig) -> Examples:
         """What models see of checked rows."""

@@ -60,13 +60,13 @@ class Examples:
 class RowIds(Sequence[str]):
     """Row numbers as strings, each made when it is needed: ten million strings are large.
 
-    >>> ids = RowIds(3, first=1)
+    >>> ids = RowIds(3)
     >>> ids[0], ids[-1], list(ids[1:])
     ('1', '3', ['2', '3'])
     """
 
     length: int
-    first: int = 0
+    first: int = 1
 
     def __len__(self) -> int:
         return self.length
@@ -131,8 +131,8 @@ class Preprocessor(ABC):
 class Dataset:
     """All examples of a run, with the labels there are.
 
-    `ids` are what people call the examples: rows of a table counted from 1, rows of an array from
-    0, files relative to their folder.
+    `ids` are what people call the examples: rows of a table, a data frame or an array counted from
+    1, or files relative to their folder.
     """
 
     X: Array  # (n, columns) float32

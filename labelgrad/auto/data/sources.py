@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,7 +50,7 @@ class Source:
 
     name: str  # what sentences call it
     frame: pl.LazyFrame
-    is_file: bool = True
+    data: Any = None  # the path or the data frame
     separator: str = ","
     schema: Mapping[str, pl.DataType] = field(init=False)  # the type of each column
     rows: int = field(init=False)
@@ -60,6 +61,11 @@ class Source:
             self.rows = int(self.frame.select(pl.len()).collect().item())
         if not self.rows:
             raise ValueError(f"{self.name} has no rows below its header.")
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is no data frame."""
+        return isinstance(self.data, Path)
 
     @property
     def is_large(self) -> bool:
@@ -90,7 +96,7 @@ def readable(name: str, what: str) -> Iterator[None]:
 def open_source(data: Any, config: FitConfig) -> Source:
     """Open a path or a data frame."""
     if not isinstance(data, Path):
-        return Source(FRAME, _from_frame(data), is_file=False)
+        return Source(FRAME, _from_frame(data), data)
     file = data.name.lower()
     if data.is_dir() or file.endswith(PARQUET):
         return _open_parquet(data)
@@ -103,7 +109,7 @@ def open_source(data: Any, config: FitConfig) -> Source:
             frame: pl.DataFrame = read(data, infer_schema_length=None)
         except ImportError:
             raise ValueError("it needs fastexcel: pip install 'labelgrad[excel]'") from None
-    return Source(data.name, _with_names(frame.lazy(), data.name))
+    return Source(data.name, _with_names(frame.lazy(), data.name), data)
 
 
 def _with_names(frame: pl.LazyFrame, file: str, names: Sequence[str] | None = None) -> pl.LazyFrame:
@@ -216,7 +222,7 @@ def _open_parquet(path: Path) -> Source:
         whole = pl.concat([scan.select(names) for scan in scans], how="vertical_relaxed")
         cells = len(names) * whole.select(pl.len()).collect().item()
         whole = whole if 8 * cells >= LARGE else whole.collect().lazy()
-    return Source(path.name, _with_names(whole, path.name))
+    return Source(path.name, _with_names(whole, path.name), path)
 
 
 def _open_csv(path: Path, config: FitConfig) -> Source:
@@ -239,9 +245,55 @@ def _open_csv(path: Path, config: FitConfig) -> Source:
         if _lacks_cells(frame, content, separator, header):
             blank = _blank_rows(rows, len(header), path.name)
             frame = frame.filter(~pl.int_range(pl.len()).is_in(blank))
-        source = Source(path.name, frame, separator=separator)
+        source = Source(path.name, frame, path, separator)
         weakref.finalize(source, stack.pop_all().close)
     return source
+
+
+def table_suffix(path: Path) -> str:
+    """The ending of a file that holds a table in the format it came in, where we can write it.
+
+    >>> table_suffix(Path("pets.TSV.gz")), table_suffix(Path("pets.pq"))
+    ('.tsv.gz', '.pq')
+    """
+    found = PARQUET[0] if path.is_dir() else suffix_of(path)
+    return (EXCEL[0] if find_spec("xlsxwriter") else CSV[0]) if found in EXCEL else found
+
+
+def suffix_of(path: Path) -> str:
+    """The ending of a table's file; empty if it is none."""
+    return next((each for each in SUFFIXES if path.name.lower().endswith(each)), "")
+
+
+def table_pieces(
+    frame: pl.LazyFrame, suffix: str, separator: str, cache: str | None
+) -> Iterator[bytes]:
+    """A table as the content of a file; only an Excel file is made in memory."""
+    if suffix not in (writable := (*CSV, *PARQUET, *JSON, EXCEL[0])):
+        raise ValueError(f"A table is written as {', '.join(writable)}, got {suffix!r}.")
+    with ExitStack() as stack:
+        path = _temporary(f"table{suffix}", cache, stack)
+        if suffix in PARQUET:
+            frame.sink_parquet(path)
+        elif suffix in JSON:
+            frame.sink_ndjson(path)
+        elif suffix in EXCEL:
+            frame.collect().write_excel(path)
+        elif suffix.endswith(".gz"):
+            packed: Any = gzip.GzipFile(path, "wb", mtime=0)  # the same bytes each time
+            with packed:
+                frame.sink_csv(packed, separator=separator)
+        else:
+            frame.sink_csv(path, separator=separator)
+        with path.open("rb") as file:
+            yield from iter(lambda: file.read(2**20), b"")
+
+
+def _temporary(name: str, cache: str | None, stack: ExitStack) -> Path:
+    """A path in the cache, in a folder that is there until the stack closes."""
+    folder = cache_folder(cache)
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(stack.enter_context(TemporaryDirectory(dir=folder, prefix="table-")), name)
 
 
 def _content(path: Path) -> tuple[Path | bytes, str]:
@@ -272,10 +324,7 @@ def _content(path: Path) -> tuple[Path | bytes, str]:
 
 def _copied(scan: pl.LazyFrame, config: FitConfig, stack: ExitStack) -> pl.LazyFrame:
     """A large table in a Parquet file that is there until the stack closes."""
-    cache = cache_folder(config.cache)
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = stack.enter_context(TemporaryDirectory(dir=cache, prefix="table-"))
-    copy = Path(folder, "table.parquet")
+    copy = _temporary("table.parquet", config.cache, stack)
     scan.sink_parquet(copy, compression="lz4", row_group_size=2**17)
     return pl.scan_parquet(copy)
 

@@ -125,7 +125,7 @@ class TablePreprocessor(Preprocessor):
             preprocessor.features(source, features, config),
             labels.y,
             labels.task,
-            RowIds(source.rows, 1),
+            RowIds(source.rows),
             preprocessor,
             raw=preprocessor.raw(source, config) if config.fine_tune else None,
             groups=group_codes(texts_of(source, config.groups))

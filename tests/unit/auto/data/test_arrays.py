@@ -24,7 +24,7 @@ def test_columns_are_standardized_and_new_rows_alike():
     np.testing.assert_allclose(found.X[:, [0, 3]].std(0), 1, rtol=1e-5)
     np.testing.assert_array_equal(found.X[:, 2], np.isnan(x[:, 1]))
     np.testing.assert_array_equal(again(found, x).X, found.X)
-    assert list(found.ids) == ["0", "1", "2", "3"]
+    assert list(found.ids) == ["1", "2", "3", "4"]
     with pytest.raises(ValueError, match=r"rows of the shape \(3,\)"):
         again(found, x[:, :2])
 
