@@ -322,7 +322,8 @@ def take_corrections(result: Result, path: str | Path, *, new_classes: bool = Fa
     result
         The run, which needs a folder.
     path
-        A CSV file with a column "row" or "file" and a column "label"; empty labels are skipped.
+        A CSV file with the column that names the examples in labels.csv ("row", "file" or the id
+        column) and a column "label"; empty labels are skipped.
     new_classes
         Accept labels that are not classes of the run.
 
@@ -381,8 +382,8 @@ def read_label_file(
         raise FileNotFoundError(f"There is no file {path}.")
     id_name, task = result.labels.columns[0], result.task
     found: dict[str, Label] = {}
-    for line, cell, written in read_pairs(path, [id_name], ["label"]):
-        name = str(PurePosixPath(cell)) if id_name == "file" else cell
+    for line, cell, written in read_pairs(path, [id_name.casefold()], ["label"]):
+        name = cell if cell in known else str(PurePosixPath(cell))  # such as ./1.png
         if not written:
             continue
         label = written if task.classes else _value(path, written)

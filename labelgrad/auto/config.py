@@ -42,6 +42,10 @@ class FitConfig:
 
     # Data
     target: str | None = option(None, "Column of a table that holds the labels.", metavar="COLUMN")
+    id: str | None = option(
+        None, "Column of a table that names its rows, and is no feature.", metavar="COLUMN"
+    )
+    ignore: tuple[str, ...] = option((), "Columns that are no features.", metavar="COLUMN,…")
     labels: str | None = option(None, "CSV file with the columns file and label.", metavar="FILE")
     task: str | None = option(None, "Guessed from the labels by default.", choices=TASKS)
     dates: str | None = option(None, "Order of ambiguous dates.", choices=DATE_ORDERS)
@@ -108,7 +112,7 @@ class FitConfig:
     )
 
     def __post_init__(self) -> None:
-        for name in ("text", "base_models"):
+        for name in ("ignore", "text", "base_models"):
             object.__setattr__(self, name, listed_names(getattr(self, name)))
         if self.groups is not None and not isinstance(self.groups, str):
             groups = tuple("" if each is None else str(each) for each in self.groups)
@@ -166,6 +170,8 @@ class Options(TypedDict, total=False):
     """The options of `FitConfig` as keywords of `fit`, for type checkers."""
 
     target: str | None
+    id: str | None
+    ignore: str | Sequence[str]
     labels: str | None
     task: str | None
     dates: str | None

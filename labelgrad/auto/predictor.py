@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from labelgrad.auto.base_models.networks import FINE_TUNED, OWN, TrainedNetwork, encoder_state
 from labelgrad.auto.config import FitConfig
-from labelgrad.auto.data.dataset import Examples, NewExamples, Preprocessor
+from labelgrad.auto.data.dataset import Examples, NewExamples, Preprocessor, RowIds
 from labelgrad.auto.labels import id_column
 from labelgrad.auto.task import Array, Classification, Task, task_from_dict
 from labelgrad.files import json_bytes, read_json, unshared, write_whole
@@ -179,7 +179,7 @@ class Predictor:
 
     def predictions(self, new: NewExamples, prediction: Array) -> Predictions:
         """A prediction of new examples, with their ids."""
-        id_name = self.preprocessor.id_name
+        id_name = "row" if isinstance(new.ids, RowIds) else self.preprocessor.id_name
         return Predictions(self.task, id_name, new.ids, prediction, self.margin, new.skipped)
 
     def files(self) -> dict[str, bytes]:

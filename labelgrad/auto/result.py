@@ -196,7 +196,7 @@ class Result:
 
     @property
     def id_name(self) -> str:
-        """What an example is called by: "row" or "file"."""
+        """What an example is called by: "row", "file", or the id column of a table."""
         return self.predictor.preprocessor.id_name
 
     @cached_property

@@ -94,8 +94,8 @@ def labels(
 
     --max-error-rate selects the largest set of labels of which at most that share is wrong, at the
     given confidence; it needs randomly drawn labels (labelgrad audit, or fit --label-sampling
-    random). Corrections (columns file or row, and label) are recorded in the run; fit --resume
-    then trains again with them.
+    random). Corrections (the id column of labels.csv, and label) are recorded in the run; fit
+    --resume then trains again with them.
     """
     console, result = Terminal(), labelgrad.load(run)
     for note in result.load_notes:

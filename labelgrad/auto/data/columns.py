@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,10 @@ FEW_TEXTS = 20
 LIMIT = 1e6  # of a standardized number, far beyond those of the data that were fitted
 WORDS_OF_TEXT = 3  # on average; names and codes have fewer
 LETTERS_OF_TEXT = 12  # where words are not separated by spaces
+ID_NAME = "(?i:^|[^a-z])(?i:id|key|index|idx|no|nr|number|uuid|guid)$|[a-z]I[dD]$"
+# Why a column is no feature, if it may be an id.
+ROW_NUMBER, ALL_DIFFER = "the number of the row", "all texts differ"
+ID = "an id by its name, and all numbers differ"
 HEAD = 500  # cells that mostly show what a column does not hold
 NUMBERS, DATES, TEXTS, OBJECTS = "numbers", "dates", "texts", "objects"
 # A decimal point that might as well separate thousands.
@@ -222,6 +227,7 @@ class Guess:
     formats: Sequence[Format | None] = (None,)  # None is how programs write numbers
     is_string: bool = False
     numbers: pl.Series | None = None  # in strings that programs wrote
+    counts_up: bool = False  # whole numbers, each larger than the one before
 
 
 def guess(
@@ -340,8 +346,17 @@ def fit_column(found: Guess, cells: pl.Series, *, is_file: bool = True) -> Colum
     if number.low == number.high and not number.missing:
         return "constant"
     if is_file and len(values) > 2 and values[0] in (0, 1) and (np.diff(values) == 1).all():
-        return "the number of the row"
+        return ROW_NUMBER
+    if found.holds == NUMBERS and len(values) >= FEW_TEXTS and _is_whole(values):
+        found.counts_up = bool((np.diff(values) > 0).all())
+        if re.search(ID_NAME, found.name) and len(np.unique(values)) == len(values):
+            return ID
     return number
+
+
+def _is_whole(values: Array) -> bool:
+    """Whether all are whole numbers; the first ones mostly show that they are not."""
+    return all((part == np.floor(part)).all() for part in (values[:HEAD], values))
 
 
 def fit_number(name: str, values: Array, form: Format | None = None) -> Number:
@@ -409,7 +424,7 @@ def _fit_category(name: str, counts: pl.DataFrame) -> Category | str:
     if different == 1 and not missing:
         return "constant"
     if different == total > 1:
-        return "all texts differ"
+        return ALL_DIFFER
     if different > FEW_TEXTS and 2 * different > total:
         return "most texts differ"
     return Category(name, tuple(sorted(commonest)), different > MAX_CATEGORIES, missing)
@@ -434,6 +449,23 @@ def is_prose(counts: pl.DataFrame) -> bool:
     return words >= WORDS_OF_TEXT or (
         letters >= LETTERS_OF_TEXT and unspaced >= LETTERS_OF_TEXT / 2
     )
+
+
+def id_notes(
+    guesses: Mapping[str, Guess], fitted: Mapping[str, Column | str], given: str | None
+) -> list[str]:
+    """Sentences about columns that look like ids, whatever rows of a table are left."""
+    ids = [name for name, why in fitted.items() if why in (ROW_NUMBER, ALL_DIFFER, ID)]
+    counting = [each.name for each in guesses.values() if each.counts_up and each.name not in ids]
+    notes = []
+    if ids and given is None:
+        notes.append(f"To name rows by {ids[0]!r} and not by their number, use --id {ids[0]}.")
+    if counting:
+        notes.append(
+            f"A feature, although it counts up from row to row as an id does: "
+            f"{join_few(counting)}; if it is an id, use --id or --ignore."
+        )
+    return notes
 
 
 def column_notes(fitted: Mapping[str, Column | str]) -> list[str]:

@@ -25,7 +25,7 @@ KINDS = {  # the module of labelgrad.auto.data and its class; the first that tak
 OPTIONS = {  # that only some kinds have
     "labels": ("images", "texts"),
     "size": ("images",),
-    **dict.fromkeys(("target", "dates", "text"), ("table",)),
+    **dict.fromkeys(("target", "id", "ignore", "dates", "text"), ("table",)),
 }
 
 
@@ -89,8 +89,8 @@ class Preprocessor(ABC):
     """A kind of data: how it is read, and what was decided then, so that new data is treated alike.
 
     A subclass is a dataclass that JSON can hold. `kind` is its name; `id_name` is what an example
-    is called by in files for people: "row" or "file". A new kind is a module with such a class, and
-    a line in `KINDS`.
+    is called by in files for people: "row", "file", or the id column of a table. A new kind is a
+    module with such a class, and a line in `KINDS`.
     """
 
     kind: str

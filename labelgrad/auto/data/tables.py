@@ -36,6 +36,10 @@ from labelgrad.nearest import did_you_mean
 
 CHUNK = 2**15  # rows that are read and encoded at once
 USUAL_TARGETS = ("label", "target", "class", "y")
+TAKEN = (  # names of columns in files of a run
+    *("label", "confidence", "std", "source", "prediction", "prediction_confidence", "entropy"),
+    *("neighbours", "neighbour_disagreement", "low", "high", "imputed", "given", "reason"),
+)
 
 
 @dataclass(eq=False)
@@ -54,6 +58,10 @@ class TablePreprocessor(Preprocessor):
     target: str | None
     fine_tuned: bool
     columns: tuple[Column, ...]
+    id: str | None = None  # the column that names the rows
+
+    def __post_init__(self) -> None:
+        self.id_name = self.id or "row"
 
     @classmethod
     def takes(cls, data: Any) -> bool:
@@ -73,21 +81,14 @@ class TablePreprocessor(Preprocessor):
         """Read a table: rows with an empty target are unlabeled, the other columns are features."""
         source = open_source(data, config)
         target, notes = _find_target(source, y, config)
-        if isinstance(config.groups, str) and config.groups not in source.schema:
-            raise ValueError(
-                f"{source.name} has no column {config.groups!r}; "
-                f"{_nearest(config.groups, list(source.schema))}"
-            )
-        names = [name for name in source.schema if name not in (target, config.groups)]
-        for name in config.text:
-            if name not in names:
-                raise ValueError(f"{source.name} has no column {name!r}; {_nearest(name, names)}")
+        unused = _unused(source, target, config)
+        ids = _ids(source, config.id)
         guesses = {
             name: of_columns.guess(
                 name, dtype, source.column, dates=name != target, keep=not source.is_large
             )
             for name, dtype in source.schema.items()
-            if name not in (*config.text, config.groups)
+            if name not in config.text and name not in unused
         }
         formats = []
         if any(found.formats[0] for found in guesses.values()):
@@ -104,7 +105,7 @@ class TablePreprocessor(Preprocessor):
             if found.holds == TEXTS
             and of_columns.is_prose(of_columns.text_counts(source.column(name)))
         ]
-        texts = [*config.text, *prose]
+        texts = [*(name for name in config.text if name not in unused), *prose]
         fitted, features, encoder_notes = _fit_texts(source, texts, config, events)
         fitted |= {
             name: of_columns.fit_column(found, source.column(name), is_file=source.is_file)
@@ -112,6 +113,7 @@ class TablePreprocessor(Preprocessor):
             if name not in texts
         }
         notes += [*labels.notes, *formats, *encoder_notes, *of_columns.column_notes(fitted)]
+        notes += of_columns.id_notes(guesses, fitted, config.id)
         by_name = {name: each for name, each in fitted.items() if not isinstance(each, str)}
         if not by_name:
             beside = "" if target is None else f" beside {target!r}"
@@ -120,12 +122,12 @@ class TablePreprocessor(Preprocessor):
             )
         columns = tuple(of_columns.share_scale(by_name).values())
         states = [column.state for column in columns if isinstance(column, Encoded)]
-        preprocessor = cls(target, config.fine_tune > 0, columns)
+        preprocessor = cls(target, config.fine_tune > 0, columns, config.id)
         return Dataset(
             preprocessor.features(source, features, config),
             labels.y,
             labels.task,
-            RowIds(source.rows),
+            ids,
             preprocessor,
             raw=preprocessor.raw(source, config) if config.fine_tune else None,
             groups=group_codes(texts_of(source, config.groups))
@@ -147,6 +149,8 @@ class TablePreprocessor(Preprocessor):
                 f"{whole.name} lacks columns that the training data have: {join_few(lacking)}; "
                 f"{_nearest(lacking[0], list(whole.schema))}"
             )
+        named = self.id if self.id in whole.schema else None
+        names += [] if named is None else [named]
         frames = [whole.frame] if size is None else map(pl.DataFrame.lazy, whole.parts(names, size))
         row = 1
         for source in (replace(whole, frame=frame) for frame in frames):
@@ -159,7 +163,8 @@ class TablePreprocessor(Preprocessor):
             }
             X = self.features(source, encoded, config, row)
             raw = self.raw(source, config) if self.fine_tuned else None
-            yield NewExamples(Examples(X, raw), RowIds(source.rows, row))
+            ids: Any = RowIds(source.rows, row) if named is None else _names(source, named)
+            yield NewExamples(Examples(X, raw), ids)
             row += source.rows
 
     def features(
@@ -212,7 +217,7 @@ class TablePreprocessor(Preprocessor):
     def from_dict(cls, saved: Mapping[str, Any]) -> TablePreprocessor:
         """The preprocessor of a saved run."""
         columns = tuple(of_columns.column_from_dict(column) for column in saved["columns"])
-        return cls(saved["target"], saved["fine_tuned"], columns)
+        return cls(saved["target"], saved["fine_tuned"], columns, saved.get("id"))
 
 
 def texts_of(source: Source, name: str) -> list[str | None]:
@@ -241,6 +246,43 @@ def _find_target(source: Source, y: Any, config: FitConfig) -> tuple[str | None,
             f"columns are {join_few(names, most=12)}."
         )
     return usual[0], [f"The column {usual[0]!r} is the target, by its name."]
+
+
+def _names(source: Source, column: str) -> pl.Series:
+    return of_columns.as_text(source.column(column)).str.strip_chars()
+
+
+def _unused(source: Source, target: str | None, config: FitConfig) -> set[str]:
+    """The columns that are no features, if all that the options name are there."""
+    unused = {*config.ignore, *(n for n in (config.id, config.groups) if isinstance(n, str))}
+    for name in (*config.text, *sorted(unused)):
+        if name == target:
+            raise ValueError(f"The column {name!r} is the target, and can be nothing else.")
+        if name not in source.schema:
+            names = [each for each in source.schema if each != target]
+            raise ValueError(f"{source.name} has no column {name!r}; {_nearest(name, names)}")
+    return unused
+
+
+def _ids(source: Source, name: str | None) -> Any:
+    """The names of the rows: their numbers, or the cells of the id column."""
+    if name is None:
+        return RowIds(source.rows)
+    if name.lower() in TAKEN:
+        raise ValueError(
+            f"The id column must not be called {name!r}, as a column of labels.csv is; rename it."
+        )
+    ids = _names(source, name)
+    empty = ids.is_null() | (ids == "")
+    wrong = empty if empty.any() else ids.is_duplicated()
+    if wrong.any():
+        last = int(wrong.arg_true()[-1])
+        what = "is empty" if empty.any() else f"repeats {ids[last]!r}"
+        raise ValueError(
+            f"The id column {name!r} must name each row once, and row {last + 1} {what}; choose "
+            f"another column, or leave `id` (--id) out."
+        )
+    return ids
 
 
 def _labels(
