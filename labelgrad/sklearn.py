@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -50,6 +51,19 @@ REGRESSION_RATE = 2e-4
 REGRESSION_STEPS, STEPS_PER_LABEL = (300, 5000), 5  # overfitted values are worse than half-learned
 ROW_LENGTH = 3.0  # of a row as the default network sees it, however many columns there are
 FOLDS = 4
+NO_LABEL = (  # what people write where there is no label
+    *(
+        "unknown",
+        "unk",
+        "unlabeled",
+        "unlabelled",
+        "not labeled",
+        "no label",
+        "undefined",
+        "missing",
+    ),
+    *("?", "??", "-", "--", "-1", "na", "n/a", "nan", "null", "none", "tbd", "todo"),
+)
 NEEDS_Y = (
     "this estimator requires y to be passed, but the target y is None: give a label for each row."
 )
@@ -76,7 +90,7 @@ def known_classes(y: Any) -> tuple[Array, Array]:
     y = _as_array(y, missing=-1)
     if y.dtype.kind == "f":
         check_array(y, ensure_2d=False, input_name="y")  # NaN is no class
-    unlabeled = [label is None or label != label or label == -1 for label in y.tolist()]
+    unlabeled = [label in (None, -1, "") or label != label for label in y.tolist()]
     labeled = ~np.array(unlabeled, dtype=bool)
     labels = y[labeled]
     if labels.dtype.kind == "U" and (labels == "-1").any():
@@ -92,6 +106,31 @@ def known_classes(y: Any) -> tuple[Array, Array]:
     if labels.dtype == object and len({isinstance(label, str) for label in labels}) > 1:
         raise ValueError("y must hold labels of one type, got text and numbers.")
     return np.asarray(labels.tolist()) if labels.dtype == object else labels, labeled
+
+
+def no_label_in(counts: Mapping[str, int], total: int) -> str | None:
+    """The label that most rows have, if it reads like "no label" and two others are left.
+
+    Parameters
+    ----------
+    counts
+        How often the commonest labels occur, three or more if there are as many.
+    total
+        How many labels there are.
+
+    Returns
+    -------
+    str or None
+        A label such as "unknown" or "-1", if more than half of all are that.
+
+    Examples
+    --------
+    >>> no_label_in({"Unknown": 9, "cat": 3, "dog": 4}, 16), no_label_in({"-1": 9, "1": 3}, 12)
+    ('Unknown', None)
+    """
+    most = max(counts, key=counts.__getitem__, default="")
+    is_most = len(counts) > 2 and 2 * counts[most] > total
+    return most if is_most and most.lower() in NO_LABEL else None
 
 
 def known_values(y: Any) -> tuple[Array, Array]:
@@ -161,6 +200,12 @@ class PartlyLabeledClassifier(PartlyLabeled, ClassifierMixin):  # type: ignore[m
         """The target as class indices, -1 where unlabeled; sets `classes_`."""
         labels, labeled = self._read_target(X, y)
         check_classification_targets(labels)
+        counts = Counter(labels.tolist()) if labels.dtype.kind == "U" else Counter[str]()
+        if (unknown := no_label_in(counts, len(labels))) is not None:
+            raise ValueError(
+                f"y holds {unknown!r} in {counts[unknown]} of {len(labels)} labels; write None "
+                f"there if it means that there is no label, or give the class another name."
+            )
         self.classes_, encoded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(

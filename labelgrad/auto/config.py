@@ -47,6 +47,11 @@ class FitConfig:
     )
     ignore: tuple[str, ...] = option((), "Columns that are no features.", metavar="COLUMN,…")
     labels: str | None = option(None, "CSV file with the columns file and label.", metavar="FILE")
+    unlabeled_value: str | None = option(
+        None,
+        "What labels hold where there is none, such as unknown; '' if all are classes.",
+        metavar="VALUE",
+    )
     task: str | None = option(None, "Guessed from the labels by default.", choices=TASKS)
     dates: str | None = option(None, "Order of ambiguous dates.", choices=DATE_ORDERS)
     text: tuple[str, ...] = option((), "Columns that hold text.", metavar="COLUMN,…")
@@ -117,7 +122,7 @@ class FitConfig:
         if self.groups is not None and not isinstance(self.groups, str):
             groups = tuple("" if each is None else str(each) for each in self.groups)
             object.__setattr__(self, "groups", groups)
-        for name in ("labels", "cache", "weak_labels"):
+        for name in ("labels", "unlabeled_value", "cache", "weak_labels"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else str(value))
         for each in fields(self):
@@ -173,6 +178,7 @@ class Options(TypedDict, total=False):
     id: str | None
     ignore: str | Sequence[str]
     labels: str | None
+    unlabeled_value: str | None
     task: str | None
     dates: str | None
     text: str | Sequence[str]

@@ -263,3 +263,14 @@ def test_a_series_of_texts_may_have_minus_one_where_there_is_none():
 def test_targets_in_which_unlabeled_has_become_a_class_are_refused(y, message):
     with pytest.raises(ValueError, match=message):
         LGAClassifier(steps=1).fit(np.arange(8.0).reshape(4, 2), y)
+
+
+def test_what_may_mean_no_label_is_asked_about_and_an_empty_text_does():
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    y = np.array(["cat", "dog"] * 2 + ["unknown"] * 7 + [""])
+    with pytest.raises(ValueError, match="'unknown' in 7 of 11 labels; write None there"):
+        LGAClassifier(steps=2).fit(X, y)
+    y[4:] = ""
+    model = LGAClassifier(steps=2, random_state=0).fit(X, y)
+    assert model.classes_.tolist() == ["cat", "dog"]
+    assert set(model.transduction_) <= {"cat", "dog"}

@@ -102,7 +102,7 @@ class ArrayPreprocessor(Preprocessor):
             )
         x = check_array(data)
         labels, notes = label_series(y, len(x), config.task)
-        targets = read_targets(labels, config.task, "`y`")
+        targets = read_targets(labels, config.task, "`y`", unlabeled=config.unlabeled_value)
         preprocessor, more = cls._fit(x)
         examples = preprocessor.examples(x, config)
         return Dataset(

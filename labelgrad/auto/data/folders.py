@@ -110,8 +110,10 @@ class FolderPreprocessor(Preprocessor):
         except encoders.NothingToLearnError as error:
             raise ValueError(f"Nothing can be learned from {data}: {error}.") from None
         given = pl.Series([labels.get(name, "") for name in found.ids], dtype=pl.String)
-        targets = read_targets(given, config.task, where, are_names=by_folder)
         groups = _listed_groups(inside, config) if isinstance(config.groups, str) else None
+        targets = read_targets(
+            given, config.task, where, are_names=by_folder, unlabeled=config.unlabeled_value
+        )
         skipped, state = [*found.skipped, *refused.items()], preprocessor.state
         check_strict(skipped, config)
         return Dataset(

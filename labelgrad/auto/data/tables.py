@@ -39,6 +39,7 @@ USUAL_TARGETS = ("label", "target", "class", "y")
 TAKEN = (  # names of columns in files of a run
     *("label", "confidence", "std", "source", "prediction", "prediction_confidence", "entropy"),
     *("neighbours", "neighbour_disagreement", "low", "high", "imputed", "given", "reason"),
+    *("ood_score", "unknown_probability"),
 )
 
 
@@ -290,13 +291,14 @@ def _labels(
 ) -> Targets:
     if target is None:
         labels, notes = label_series(y, source.rows, config.task)
-        found = read_targets(labels, config.task, "`y`")
+        found = read_targets(labels, config.task, "`y`", unlabeled=config.unlabeled_value)
         return found._replace(notes=[*notes, *found.notes])
     form, cells = guesses[target].formats[0], source.column(target)
     if of_columns.holds_of(cells.dtype) == of_columns.OBJECTS:
         raise ValueError(f"The column {target!r} must hold numbers or text, got {cells.dtype}.")
     written = form if isinstance(form, NumberFormat) else None
-    return read_targets(cells, config.task, f"The column {target!r}", written)
+    where = f"The column {target!r}"
+    return read_targets(cells, config.task, where, written, unlabeled=config.unlabeled_value)
 
 
 def _fit_texts(

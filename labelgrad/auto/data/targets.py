@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -12,6 +13,7 @@ from labelgrad.auto.data.columns import as_text, floats, join_few
 from labelgrad.auto.data.formats import MISSING, NumberFormat, clean, number_formats, parse_cells
 from labelgrad.auto.data.sources import from_narwhals, is_cell, object_text
 from labelgrad.auto.task import Array, Classification, Regression, Task
+from labelgrad.sklearn import no_label_in
 
 FEW_VALUES = 20  # as many different whole numbers may be classes
 MANY_CLASSES = 1000
@@ -35,6 +37,7 @@ def read_targets(
     form: NumberFormat | None = None,
     *,
     are_names: bool = False,
+    unlabeled: str | None = None,
 ) -> Targets:
     """Make classes or values of labels.
 
@@ -51,6 +54,9 @@ def read_targets(
         How the table writes the numbers of its target, if not as programs do.
     are_names
         The labels are names of classes even if all of them are numbers, as those of folders.
+    unlabeled
+        What labels hold where there is none. If it is None and most labels seem to hold such a
+        value, a ValueError asks.
 
     Returns
     -------
@@ -65,9 +71,7 @@ def read_targets(
     >>> found.task, found.y
     (Regression(mean=1.25, scale=0.75), array([-1., nan,  1.]))
     """
-    texts = as_text(labels).str.strip_chars()
-    texts = texts.set(texts == "", None)
-    notes: list[str] = []
+    labels, texts, notes = _cells(labels, unlabeled, where)
     numbers = None
     if not are_names and labels.dtype.is_numeric():
         numbers = floats(labels)
@@ -78,6 +82,7 @@ def read_targets(
     known: Any = texts.drop_nulls() if numbers is None else numbers[~np.isnan(numbers)]
     if not len(known):
         raise ValueError(f"{where} has no label at all; some examples need one.")
+    _check_labeled(texts, numbers, unlabeled, where)
     if task is not None:
         reason = f"The task is {task}, as given."
     elif are_names:
@@ -94,6 +99,42 @@ def read_targets(
     if len(markers) and numbers is not None:
         found.notes.append(f"Unlabeled, although the cell is not empty: {join_few(markers)}.")
     return found
+
+
+def _cells(
+    labels: pl.Series, unlabeled: str | None, where: str
+) -> tuple[pl.Series, pl.Series, list[str]]:
+    """The labels, and the same as texts, null where there is none; and notes."""
+    texts = as_text(labels).str.strip_chars()
+    texts = texts.set(texts == "", None)
+    if not unlabeled:
+        return labels, texts, []
+    means_none = (texts == unlabeled) | (texts.str.replace(WHOLE, "${1}${2}") == unlabeled)
+    if not means_none.any():
+        raise ValueError(f"{where} never holds {unlabeled!r}; leave `unlabeled_value` out.")
+    known, count = pl.when(~means_none), means_none.sum()
+    labels, texts = (pl.select(known.then(one)).to_series() for one in (labels, texts))
+    return labels, texts, [f"{unlabeled!r} means unlabeled: {count} examples."]
+
+
+def _check_labeled(
+    texts: pl.Series, numbers: Array | None, unlabeled: str | None, where: str
+) -> None:
+    """Ask if most labels seem to mean that there is none, and nobody has said so."""
+    if unlabeled is not None:
+        return
+    cells = texts
+    if numbers is not None:
+        cells = texts.filter(~np.isnan(numbers)).str.replace(WHOLE, "${1}${2}")
+    names = cells.drop_nulls().value_counts(name="count", sort=True)
+    head, total = dict(names.head(3).rows()), int(names["count"].sum())
+    if (value := no_label_in(head, total)) is not None:
+        option = "--unlabeled-value"
+        raise ValueError(
+            f"{where} holds {value!r} in {head[value]} of {total} labels; if it means that there "
+            f"is no label, use `unlabeled_value` ({option}={quote(value)}), and if it is a class, "
+            f"{option}=''."
+        )
 
 
 def _numbers_in(

@@ -94,3 +94,64 @@ def test_labels_of_arrays_that_are_refused(y, sentence):
     with pytest.raises(ValueError, match=sentence) as caught:
         read(X[:3], y)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "others"),
+    [
+        ("Unknown", ["cat", "dog"]),
+        ("?", ["cat", "dog"]),
+        ("n/a", ["cat", "dog"]),
+        ("none", ["cat", "dog"]),
+        ("-1", ["0", "1"]),
+        ("-1", ["0.5", "2.25"]),
+        (-1, [0, 1]),
+        (-1.0, [0.5, 2.25]),
+        ("unknown", ["0.5", "2.25"]),
+    ],
+)
+def test_a_value_that_may_mean_no_label_is_asked_about(value, others):
+    y = [*others, *others, *[value] * 5, None]
+    with pytest.raises(ValueError, match=r"in 5 of 9 labels; if it means that there is no label"):
+        labeled(y)
+    found = labeled(y, unlabeled_value=value if isinstance(value, str) else -1)
+    assert found.is_labeled.tolist() == [True] * 4 + [False] * 6
+    plain = labeled([*others, *others, *[None] * 6])
+    assert found.task == plain.task
+    np.testing.assert_array_equal(found.y, plain.y)
+    kept = labeled(y, unlabeled_value="", task="classification")
+    assert len(kept.task.classes) == 3
+    assert kept.is_labeled.sum() == 9
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["unknown"] * 4 + ["cat"] * 3 + ["dog"] * 3,  # not most
+        ["-1"] * 8 + ["1"] * 2,  # two classes
+        ["usual"] * 8 + ["cat", "dog"],  # a class
+    ],
+)
+def test_classes_are_not_asked_about(y):
+    assert labeled(y).is_labeled.all()
+
+
+def test_a_value_that_is_never_there_is_refused():
+    with pytest.raises(ValueError, match="'y' never holds 'unkown'; leave `unlabeled_value` out"):
+        labeled(["a", "b", "unknown"], unlabeled_value="unkown")
+
+
+def test_folders_and_arrays_are_asked_about_alike(tmp_path):
+    for name in ["cat", "dog", *["unknown"] * 5]:
+        place = tmp_path / name
+        place.mkdir(exist_ok=True)
+        (place / f"{len(list(place.iterdir()))}.txt").write_text(f"a text on {name} and more")
+    with pytest.raises(ValueError, match=r"'unknown' in 5 of 7 labels.*--unlabeled-value=unknown"):
+        read(tmp_path, None, FitConfig(encoder="none"))
+    found = read(tmp_path, None, FitConfig(encoder="none", unlabeled_value="unknown"))
+    assert found.task.classes == ("cat", "dog")
+    assert found.is_labeled.sum() == 2
+    y = ["cat", "dog", *["unknown"] * 5]
+    with pytest.raises(ValueError, match="`y` holds 'unknown' in 5 of 7 labels"):
+        read(X[:7], y)
+    assert read(X[:7], y, FitConfig(unlabeled_value="unknown")).is_labeled.sum() == 2
