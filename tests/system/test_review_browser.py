@@ -11,8 +11,9 @@ import pytest
 
 from labelgrad import load
 from labelgrad.auto.annotations import FILE, AnnotationLog
+from labelgrad.auto.queue import review_list
 from labelgrad.auto.server.retraining import compare_results
-from tests.system.review_runs import HOSTILE, SCRIPT, digit_run, image_run
+from tests.system.review_runs import HOSTILE, SCRIPT, digit_run, image_run, table_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -144,6 +145,69 @@ def test_annotations_by_keyboard_survive_a_sigkill(serve, open_page, run):
     page.keyboard.press("Backspace")
     annotated(page, 7)
     assert len(labels_of(run)) == 7
+
+
+def test_ten_keys_in_a_fifth_of_a_second_are_ten_annotations_in_their_order(serve, open_page, run):
+    result = load(run)
+    expected = review_list(result, 11)["file"].to_list()
+    page = open_page(serve(run).address)
+    page.locator("#view img").wait_for()
+    page.locator("body:not(.working)").wait_for()
+    keys = "1212211212"
+    for key in keys:
+        page.keyboard.press(key)
+        page.wait_for_timeout(20)
+    annotated(page, 10)
+    chosen = [result.task.classes[int(key) - 1] for key in keys]
+    assert labels_of(run) == dict(zip(expected, chosen, strict=False))
+    shows(page, "#example-id bdi", expected[10])
+    for _ in range(3):  # whatever the page is doing
+        page.keyboard.press("Backspace")
+    annotated(page, 7)
+    assert labels_of(run) == dict(zip(expected[:7], chosen, strict=False))
+
+
+def test_a_double_click_or_a_key_held_down_is_one_annotation(serve, open_page, run):
+    page = open_page(serve(run).address)
+    page.locator("#view img").wait_for()
+    page.locator("#accept").dblclick()
+    annotated(page, 1)
+    page.locator("#options button").first.dblclick()
+    annotated(page, 2)
+    for _ in range(5):
+        page.keyboard.down("Enter")
+    page.keyboard.up("Enter")
+    annotated(page, 3)
+    page.wait_for_timeout(200)
+    annotated(page, 3)
+
+
+def test_the_neighbours_of_a_row_show_their_cells(serve, open_page, tmp_path):
+    run = table_run(tmp_path)
+    rows = pl.read_csv(tmp_path / "data.csv", infer_schema=False)
+    page = open_page(serve(run).address)
+    page.locator("#near li").first.wait_for()
+    for near in page.locator("#near li").all():
+        row = rows.row(int(near.get_attribute("title")) - 1, named=True)
+        text = near.inner_text()
+        assert row["first"] in text and row["second"] in text and row["answer"] in text
+    for width in (320, 390, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.set_viewport_size({"width": 1200, "height": 900})
+
+
+def test_values_typed_at_once_are_annotations_in_their_order(serve, open_page, tmp_path):
+    run = table_run(tmp_path, values=True)
+    expected = review_list(load(run), 3)["row"].to_list()
+    page = open_page(serve(run).address)
+    page.locator("#value-input").wait_for()
+    page.locator("body:not(.working)").wait_for()
+    for typed in ("1.5", "-2", "0.25"):
+        for key in (*typed, "Enter"):
+            page.keyboard.press(key)
+    annotated(page, 3)
+    assert labels_of(run) == dict(zip(expected, [1.5, -2.0, 0.25], strict=True))
 
 
 def test_a_page_of_the_grid_is_accepted_by_one_key_but_for_what_is_left_out(serve, open_page, run):

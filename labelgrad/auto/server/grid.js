@@ -1,8 +1,7 @@
 // A page of one class, sorted by confidence; one key accepts it, but for excluded examples.
-import { byId, count, el, image, named, percent, request, shownLabel } from "./parts.js";
+import { byId, count, el, image, named, percent, previewed, request, shownLabel } from "./parts.js";
 
 const CELLS = 60;
-const LONG = 90; // characters of a cell that is read as a text
 
 export class Grid {
   constructor(page) {
@@ -49,7 +48,7 @@ export class Grid {
     byId("sheet").replaceChildren(...this.rows.map((one, place) => el(
       "li", {},
       el("button", { type: "button", "data-place": place, title: one.id, "aria-pressed": "true", tabindex: "-1", onclick: () => this.toggle(place) },
-        one.preview === null ? image(one.row, 192, one.id) : el("span", { class: "row", dir: "auto" }, ...one.preview.map(([column, cell]) => (cell.length > LONG ? el("span", { class: "long" }, named(cell)) : el("span", {}, column ? el("small", {}, named(column)) : null, named(cell || "–"))))),
+        one.preview === null ? image(one.row, 192, one.id) : previewed(one.preview),
         el("span", { class: "cell-label" }, named(filter.label === null ? shownLabel(one.label) : one.id), el("span", { class: "figure" }, percent(one.confidence)))),
     )));
     byId("nothing").hidden = this.rows.length > 0;
@@ -77,9 +76,11 @@ export class Grid {
   }
 
   async accept() {
-    const taken = this.rows.filter((_, place) => !this.out.has(place));
+    const { rows } = this;
+    const taken = rows.filter((_, place) => !this.out.has(place));
     if (!taken.length) return;
     await this.page.doing(async () => {
+      if (this.rows !== rows) return; // a second click is not for the next page
       const left = this.rows.filter((_, place) => this.out.has(place)).map((one) => one.row);
       await this.page.annotate(taken.map(({ row, label }) => ({ row, label, seen: 0 })), "page");
       if (left.length) {

@@ -1,9 +1,8 @@
 // One example at a time: its view, the predictions, and the annotation.
-import { bar, byId, count, el, image, named, percent, request, shownLabel } from "./parts.js";
+import { LONG, bar, byId, count, el, image, named, percent, previewed, request, shownLabel } from "./parts.js";
 import { pick } from "./picker.js";
 
 const FEW = 12; // classes that are all shown
-const LONG = 90; // characters of a cell that is read as a text
 const AT_ONCE = 100; // rows that are fetched
 
 export class One {
@@ -117,7 +116,7 @@ export class One {
     this.options = names.map((label, place) => ({ label, key: digits ? label : place < 9 ? String(place + 1) : "", part: confidence.get(label) ?? null }));
     this.marked = this.options.findIndex((option) => option.label === this.original);
     const items = this.options.map((option, place) => el(
-      "button", { type: "button", role: "option", "data-place": place, onclick: () => this.choose(option.label) },
+      "button", { type: "button", role: "option", "data-place": place, onclick: () => this.take(one.row, option.label) },
       el("kbd", {}, option.key || " "), named(option.label),
       ...(one.blind ? [] : [bar(option.part), el("span", { class: "figure" }, percent(option.part))]),
     ));
@@ -180,11 +179,14 @@ export class One {
 
   drawNear(one) {
     const near = one.near ?? [];
-    const items = near.map(([row, name, label]) => el(
-      "li", { title: name }, el("button", { type: "button", onclick: () => this.page.edit(row) }, one.image ? image(row, 192, name) : el("span", { class: "how" }, `${this.page.facts.id_name} `, named(name)), el("span", { class: "near-label" }, named(shownLabel(label)))),
+    const items = near.map(([row, name, label, preview]) => el(
+      "li", { title: name }, el("button", { type: "button", onclick: () => this.page.edit(row) }, one.image ? image(row, 192, name) : el("span", { class: "how" }, `${this.page.facts.id_name} `, named(name)), el("span", { class: "near-label" }, named(shownLabel(label))), preview ? previewed(preview) : null),
     ));
     byId("near").replaceChildren(...(items.length ? [el("h2", {}, "Nearest labeled examples"), el("ul", { class: one.image ? "images" : "names" }, ...items)] : []));
   }
+
+  /** Label the example that was shown when somebody chose; a second click is not for the next one. */
+  take(row, label) { return this.page.doing(async () => { if (this.shown?.row === row) await this.choose(label); }); }
 
   async choose(label) {
     if (!this.shown) return;
@@ -200,14 +202,14 @@ export class One {
     if (!this.shown) return;
     if (this.page.facts.task !== "regression") {
       const option = this.options[this.marked];
-      if (option) await this.page.doing(() => this.choose(option.label));
+      if (option) await this.take(this.shown.row, option.label);
       return;
     }
     const text = byId("value-input").value.trim();
     const value = text === "" ? NaN : Number(text.replace(",", "."));
     if (!Number.isFinite(value)) { this.page.say("A value must be a number."); return; }
     byId("value-input").blur();
-    await this.page.doing(() => this.choose(value));
+    await this.take(this.shown.row, value);
   }
 
   async skip() {
@@ -215,14 +217,22 @@ export class One {
     await this.page.doing(() => this.next());
   }
 
-  find() { pick(this.page.facts.classes, (label) => this.page.doing(() => this.choose(label))); }
+  find() {
+    const { row } = this.shown ?? {};
+    pick(this.page.facts.classes, (label) => this.take(row, label));
+  }
 
   /** What a key does here; true if it does something. */
   key(key) {
     const classes = this.page.facts.task !== "regression";
     const byKey = classes && this.options.find((option) => option.key === key);
-    if (byKey) { this.page.doing(() => this.choose(byKey.label)); return true; }
-    if (!classes && /^[-0-9.,]$/.test(key)) { byId("value-input").value = ""; byId("value-input").focus(); return false; }
+    if (byKey) { this.take(this.shown?.row, byKey.label); return true; }
+    if (!classes && /^[-0-9.,]$/.test(key)) {
+      const value = byId("value-input");
+      value.value = document.activeElement === value ? value.value + key : key;
+      value.focus();
+      return true;
+    }
     if (key === "Enter") { this.accept(); return true; }
     if (key === " ") { this.skip(); return true; }
     if (key === "c" && classes) { this.find(); return true; }

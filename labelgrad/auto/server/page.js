@@ -6,6 +6,7 @@ import { pick } from "./picker.js";
 
 const CALM = 2500; // milliseconds between two requests for what others annotated
 const BUSY = 700; // while a training runs
+const KEYS = /^([-0-9.,/?agcnpx ]|Enter|Backspace|Arrow.*|Page.*)$/; // that do something here
 
 class Page {
   constructor() {
@@ -15,6 +16,7 @@ class Page {
     this.filter = { label: null };
     this.history = []; // annotations of this page, the newest last: pairs of row and line
     this.working = false;
+    this.waiting = []; // keys and clicks that came while something was done, in their order
     this.one = new One(this);
     this.grid = new Grid(this);
   }
@@ -56,18 +58,20 @@ class Page {
 
   begin() { return this.mode === "grid" ? this.grid.begin() : this.one.begin(); }
 
-  /** Do one thing at a time, and show errors. */
+  /** Do one thing at a time, the others in their order, and show errors, after which nothing waits. */
   async doing(work) {
-    if (this.working) return;
+    if (this.working) { this.waiting.push(() => this.doing(work)); return; }
     this.working = true;
     document.body.classList.add("working");
     try {
       await work();
     } catch (error) {
+      this.waiting = [];
       this.say(error.message, true);
     } finally {
       this.working = false;
       document.body.classList.remove("working");
+      while (this.waiting.length && !this.working) this.waiting.shift()();
     }
   }
 
@@ -88,6 +92,7 @@ class Page {
     this.say("");
     this.drawState(found.state);
     if (found.conflicts.length) {
+      this.waiting = []; // they were meant for what comes next
       const [row, other] = found.conflicts[0];
       const what = other ? `chose ${shownLabel(other.label)}` : "undid the annotation";
       this.say(found.conflicts.length === 1 ? `Somebody else ${what} meanwhile; check it again.` : `Somebody else annotated ${found.conflicts.length} of them meanwhile; their labels are kept.`, true);
@@ -248,10 +253,20 @@ class Page {
   // Input
 
   key(event) {
+    if (event.repeat && !event.key.startsWith("Arrow")) return; // a key that is held down is one decision
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     const { key, target } = event;
     if (target.matches("input, select, textarea")) return;
     if (target.matches("button, a, summary") && (key === "Enter" || key === " ")) return; // its own
+    if (this.working && KEYS.test(key)) {
+      event.preventDefault();
+      this.waiting.push(() => this.act(key));
+    } else if (this.act(key)) event.preventDefault();
+  }
+
+  /** What a key does to what is shown now; true if it does something. */
+  act(key) {
+    if (document.querySelector("dialog[open]")) return true;
     const mine = {
       "/": () => byId("search").select(),
       g: () => this.doing(() => this.enter(this.mode === "grid" ? "one" : "grid")),
@@ -259,8 +274,8 @@ class Page {
       "?": () => byId("help").showModal(),
       Backspace: () => this.undoLast(),
     }[key];
-    if (mine) { event.preventDefault(); mine(); return; }
-    if ((this.mode === "grid" ? this.grid : this.one).key(key)) event.preventDefault();
+    if (mine) { mine(); return true; }
+    return (this.mode === "grid" ? this.grid : this.one).key(key);
   }
 
   listen() {

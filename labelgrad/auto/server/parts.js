@@ -1,5 +1,6 @@
 // What every part of the page needs. Names from the data only ever become text.
 
+export const LONG = 90; // characters of a cell that is read as a text
 export const byId = (id) => document.getElementById(id);
 
 /** An element with attributes and children; a child that is no element becomes text. */
@@ -21,6 +22,9 @@ export function shownLabel(label) {
   if (label === null || label === undefined) return "–";
   return typeof label === "number" ? String(Number(label.toPrecision(4))) : label;
 }
+
+/** The first cells of a row, or the beginning of a text. */
+export const previewed = (preview) => el("span", { class: "row", dir: "auto" }, ...preview.map(([column, cell]) => (cell.length > LONG ? el("span", { class: "long" }, named(cell)) : el("span", {}, column ? el("small", {}, named(column)) : null, named(cell || "–")))));
 
 /** Whole percent; only what is certain is 100 %. */
 export function percent(part) {

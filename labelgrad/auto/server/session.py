@@ -321,7 +321,10 @@ class ReviewSession:
             "prediction": [of["prediction"], _rounded(of["prediction_confidence"])],
             "neighbours": [of["neighbours"], _rounded(of["neighbour_disagreement"])],
             "base_models": base,
-            "near": [[one, self._ids[one], result.labels["label"][one]] for one in near],
+            "near": [
+                [one, self._ids[one], result.labels["label"][one], self._preview(one)]
+                for one in near
+            ],
         }
 
     def _given_label(self, row: int) -> dict[str, Any]:
