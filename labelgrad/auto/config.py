@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class FitConfig:
     )
     ignore: tuple[str, ...] = option((), "Columns that are no features.", metavar="COLUMN,…")
     labels: str | None = option(None, "CSV file with the columns file and label.", metavar="FILE")
+    unlabeled: str | None = option(
+        None, "Table or folder with more examples, whose labels are not used.", metavar="PATH"
+    )
     unlabeled_value: str | None = option(
         None,
         "What labels hold where there is none, such as unknown; '' if all are classes.",
@@ -125,6 +129,9 @@ class FitConfig:
         for name in ("labels", "unlabeled_value", "cache", "weak_labels"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else str(value))
+        if self.unlabeled is not None:  # it is read again when the run is opened elsewhere
+            where = Path(self.unlabeled).expanduser().absolute()
+            object.__setattr__(self, "unlabeled", str(where))
         for each in fields(self):
             choices, value = each.metadata.get("choices"), getattr(self, each.name)
             if choices and value is not None and value not in choices:
@@ -178,6 +185,7 @@ class Options(TypedDict, total=False):
     id: str | None
     ignore: str | Sequence[str]
     labels: str | None
+    unlabeled: str | None
     unlabeled_value: str | None
     task: str | None
     dates: str | None

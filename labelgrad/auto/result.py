@@ -24,6 +24,7 @@ from labelgrad.auto.data.sources import (
     suffix_of,
     table_pieces,
     table_suffix,
+    with_unlabeled,
 )
 from labelgrad.auto.data.tables import TablePreprocessor
 from labelgrad.auto.events import SILENT, Events
@@ -328,7 +329,9 @@ class Result:
                     f"The table that was fitted is not at hand ({data or 'a data frame'}); give "
                     f"it to `table` or `save_table` of the result."
                 )
-            source = open_source(data, self.config)
+            source = with_unlabeled(
+                open_source(data, self.config), preprocessor.target, self.config
+            )
         if source.rows != len(every):
             raise ValueError(
                 f"{source.name} has {source.rows} rows, and the run has {len(every)} examples; "

@@ -25,6 +25,7 @@ KINDS = {  # the module of labelgrad.auto.data and its class; the first that tak
 OPTIONS = {  # that only some kinds have
     "labels": ("images", "texts"),
     "size": ("images",),
+    "unlabeled": ("table", "images", "texts"),
     **dict.fromkeys(("target", "id", "ignore", "dates", "text"), ("table",)),
 }
 
@@ -207,8 +208,9 @@ def read(
     """
     config = config or FitConfig()
     data = Path(data).expanduser() if isinstance(data, str | Path) else data
-    if isinstance(data, Path) and not data.exists():
-        raise FileNotFoundError(f"There is no file or folder {data}.")
+    for path in (data, config.unlabeled and Path(config.unlabeled)):
+        if isinstance(path, Path) and not path.exists():
+            raise FileNotFoundError(f"There is no file or folder {path}.")
     if isinstance(data, Path) and y is not None:
         raise ValueError(
             "`y` is for arrays and data frames; a file or folder has its labels in it."

@@ -39,6 +39,7 @@ from labelgrad.auto.task import Array
 LABELS_FILE = "labels.csv"
 HIDDEN = (".", "__MACOSX")  # beginnings of names
 UNLABELED = ("unlabeled", "unlabelled")
+TRAIN, TEST = ("train", "training"), ("test", "testing", "val", "valid", "validation", "dev")
 FILE_HEADERS = ("file", "filename", "file_name", "path", "image")
 LABEL_HEADERS = ("label", "class", "target")
 PART = 2048  # files of new data that are read at once
@@ -92,8 +93,10 @@ class FolderPreprocessor(Preprocessor):
             if by_folder
             else _listed_labels(inside, config.labels)
         )
-        belonging = {*examples, *labels}  # files that are listed are examples by any name
+        # Files that are listed are examples by any name; those of a test folder are not.
+        belonging = {*labels} if by_folder else {*examples, *labels}
         files = {name: path for name, path in inside.items() if name in belonging}
+        files |= cls._unlabeled(files, config, about)
         if not files:
             raise ValueError(f"The folder {data} contains no {cls.kind}.")
         if not any(labels.values()):
@@ -102,9 +105,11 @@ class FolderPreprocessor(Preprocessor):
                 f"sub-folder of its own and the others into `unlabeled`, or list them in "
                 f"{LABELS_FILE} with the columns file and label."
             )
-        others = [name for name in inside if name not in belonging and name != LABELS_FILE]
+        others = inside.keys() - belonging - {*examples, LABELS_FILE}
         if others:
-            about.append(f"Not {cls.kind} by their names, and not read: {join_few(others)}.")
+            about.append(
+                f"Not {cls.kind} by their names, and not read: {join_few(sorted(others))}."
+            )
         try:
             preprocessor, found, notes = cls.fit(data, files, config, events)
         except encoders.NothingToLearnError as error:
@@ -129,6 +134,24 @@ class FolderPreprocessor(Preprocessor):
             notes=[*about, *targets.notes, *notes],
             skipped=skipped,
         )
+
+    @classmethod
+    def _unlabeled(cls, files: Files, config: FitConfig, notes: list[str]) -> Files:
+        """The files of the folder that `unlabeled` names; their names begin with the folder's."""
+        if config.unlabeled is None:
+            return {}
+        folder = Path(config.unlabeled)
+        inside = list_files(folder)[0].items() if folder.is_dir() else ()
+        named = {f"{folder.name}/{name}": path for name, path in inside}
+        found = {name: path for name, path in named.items() if name.lower().endswith(cls.suffixes)}
+        if not found:
+            raise ValueError(f"`unlabeled` must be a folder of {cls.kind}, got {folder}.")
+        if twice := found.keys() & files.keys():
+            raise ValueError(
+                f"Both folders have {min(twice)!r}; give the one of `unlabeled` another name."
+            )
+        notes.append(f"{len(found)} unlabeled {cls.kind} are those in {folder.name}.")
+        return found
 
     def transform_in_parts(
         self, data: Any, config: FitConfig, events: Events = SILENT, size: int | None = PART
@@ -265,10 +288,36 @@ def folder_label(name: str) -> str:
 
 
 def _folder_labels(folder: Path, names: Sequence[str], what: str) -> Labels:
-    loose = sum("/" not in name for name in names)
-    outside = f"{what.capitalize()} outside the sub-folders are unlabeled: {loose}."
-    labels = {name: folder_label(name) for name in names}
-    return labels, f"The folder {folder}", [outside] if loose else []
+    train, left_out = _split(names)
+    names = [name for name in names if name.partition("/")[0] not in left_out]
+    prefix = "" if train is None else f"{train}/"
+    labels = {name: folder_label(name.removeprefix(prefix)) for name in names}
+    notes = [] if train is None else [f"The classes are the sub-folders of {train!r}."]
+    if left_out:
+        notes.append(
+            f"Not used, so that you can test on them (labelgrad predict): {join_few(left_out)}."
+        )
+    if loose := sum("/" not in name.removeprefix(prefix) for name in names):
+        notes.append(f"{what.capitalize()} outside the sub-folders are unlabeled: {loose}.")
+    return labels, f"The folder {folder}", notes
+
+
+def _split(names: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The folder of the classes if it is a "train" beside test folders, and those to leave out.
+
+    >>> _split(["train/cat/1.png", "test/cat/2.png", "unlabeled/3.png"])
+    ('train', ['test'])
+    >>> _split(["train/1.png", "bus/2.png"])
+    (None, [])
+    """
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    train = [folder for folder in folders if folder.casefold() in TRAIN]
+    test = sorted(folder for folder in folders if folder.casefold() in TEST)
+    others = {one for one in folders.difference(train, test) if one.casefold() not in UNLABELED}
+    has_classes = any(
+        name.startswith(f"{one}/") and name.count("/") > 1 for one in train for name in names
+    )
+    return (train[0], test) if has_classes and len(train) == 1 and not others else (None, [])
 
 
 def _listed_labels(inside: Files, given: str | None) -> Labels:

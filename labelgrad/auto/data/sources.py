@@ -52,6 +52,7 @@ class Source:
     frame: pl.LazyFrame
     data: Any = None  # the path or the data frame
     separator: str = ","
+    below: Source | None = None  # the table whose rows follow
     schema: Mapping[str, pl.DataType] = field(init=False)  # the type of each column
     rows: int = field(init=False)
 
@@ -110,6 +111,28 @@ def open_source(data: Any, config: FitConfig) -> Source:
         except ImportError:
             raise ValueError("it needs fastexcel: pip install 'labelgrad[excel]'") from None
     return Source(data.name, _with_names(frame.lazy(), data.name), data)
+
+
+def with_unlabeled(source: Source, target: str | None, config: FitConfig) -> Source:
+    """The table with the rows of the one that `unlabeled` names below, without their labels."""
+    if config.unlabeled is None:
+        return source
+    if target is None:
+        raise ValueError("`unlabeled` needs a table with a `target`; give `y` None there instead.")
+    below, above = open_source(Path(config.unlabeled), config), source.schema
+    names = [name for name in above if name != target]
+    for name in names:
+        types = [each.get(name) for each in (above, below.schema)]
+        if None in types or len({holds_of(each) for each in types if each and each != pl.Null}) > 1:
+            raise ValueError(
+                f"{below.name} must have the columns of {source.name}, and {name!r} is missing or "
+                f"of another type; write both tables in one format."
+            )
+    rows = below.frame.select(names).with_columns(pl.lit(None, above[target]).alias(target))
+    whole = pl.concat([source.frame, rows.select(list(above))], how="vertical_relaxed")
+    source.frame, source.schema, source.below = whole, whole.collect_schema(), below
+    source.rows += below.rows
+    return source
 
 
 def _with_names(frame: pl.LazyFrame, file: str, names: Sequence[str] | None = None) -> pl.LazyFrame:

@@ -24,7 +24,13 @@ from labelgrad.auto.data.dataset import (
     group_codes,
 )
 from labelgrad.auto.data.formats import NumberFormat, clean
-from labelgrad.auto.data.sources import SUFFIXES, Source, open_source, parquet_files
+from labelgrad.auto.data.sources import (
+    SUFFIXES,
+    Source,
+    open_source,
+    parquet_files,
+    with_unlabeled,
+)
 from labelgrad.auto.data.targets import Targets, label_series, read_targets
 from labelgrad.auto.encoders import features as encoders
 from labelgrad.auto.encoders.find import check_encoder
@@ -82,6 +88,9 @@ class TablePreprocessor(Preprocessor):
         """Read a table: rows with an empty target are unlabeled, the other columns are features."""
         source = open_source(data, config)
         target, notes = _find_target(source, y, config)
+        source = with_unlabeled(source, target, config)
+        if source.below is not None:
+            notes.append(f"{source.below.rows} unlabeled rows are those of {source.below.name}.")
         unused = _unused(source, target, config)
         ids = _ids(source, config.id)
         guesses = {

@@ -23,7 +23,7 @@ from PIL import Image
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.arrays import ArrayPreprocessor, Pixels, check_array
 from labelgrad.auto.data.dataset import Preprocessor
-from labelgrad.auto.data.sources import Source, open_source
+from labelgrad.auto.data.sources import Source, open_source, with_unlabeled
 from labelgrad.auto.data.tables import TablePreprocessor
 from labelgrad.auto.encoders.pixels import whole_image
 from labelgrad.auto.task import Array
@@ -82,19 +82,22 @@ def open_views(
     ExampleViews
         A ValueError says why the data are not those of the run.
     """
+    config = config or FitConfig()
     data = Path(data).expanduser() if isinstance(data, str | Path) else data
     if isinstance(data, Path) and not data.exists():
         raise ValueError(f"There is no file or folder {data} any more; {MOVED}.")
     views: ExampleViews
     if isinstance(preprocessor, TablePreprocessor):
-        source = open_source(data, config or FitConfig())
+        source = open_source(data, config)
+        source = with_unlabeled(source, preprocessor.target, config)
         columns = [name for name in source.schema if name != preprocessor.target]
         views, rows = TableViews(source, columns), source.rows
     elif isinstance(preprocessor, ArrayPreprocessor):
         x = check_array(data)
         views, rows = ArrayViews(x, preprocessor.pixels), len(x)
     else:
-        return FileViews(Path(data), ids, is_text=preprocessor.kind == "texts")
+        more = None if config.unlabeled is None else Path(config.unlabeled)
+        return FileViews(Path(data), ids, is_text=preprocessor.kind == "texts", more=more)
     if rows != len(ids):
         raise ValueError(
             f"The data have {rows} rows, and the run has {len(ids)} examples; {MOVED} if those of "
@@ -106,13 +109,23 @@ def open_views(
 class FileViews(ExampleViews):
     """A folder with an image or a text for each example."""
 
-    def __init__(self, folder: Path, ids: Sequence[str], *, is_text: bool):
+    def __init__(
+        self, folder: Path, ids: Sequence[str], *, is_text: bool, more: Path | None = None
+    ):
         self.root, self.ids, self.is_text = Path(os.path.realpath(folder)), ids, is_text
-        if len(ids) and _inside(self.root, ids[0]) is None:
+        self.more = more  # a second folder, by whose name the ids of its files begin
+        if len(ids) and self._path(0) is None:
             raise ValueError(f"{folder} lacks {ids[0]!r}, an example of the run; {MOVED}.")
 
+    def _path(self, row: int) -> Path | None:
+        name, more = self.ids[row], self.more
+        found = _inside(self.root, name)
+        if found is None and more is not None and name.startswith(f"{more.name}/"):
+            found = _inside(Path(os.path.realpath(more)), name.removeprefix(f"{more.name}/"))
+        return found
+
     def view(self, row: int) -> ExampleView:
-        path = _inside(self.root, self.ids[row])
+        path = self._path(row)
         if path is None:
             return ExampleView(text="The file is missing.")
         if not self.is_text:
@@ -121,7 +134,7 @@ class FileViews(ExampleViews):
             return ExampleView(text=file.read(MAX_TEXT))
 
     def image(self, row: int, side: int) -> bytes | None:
-        path = None if self.is_text else _inside(self.root, self.ids[row])
+        path = None if self.is_text else self._path(row)
         with suppress(Exception):  # a damaged file may raise anything in its decoder
             return None if path is None else _encode(whole_image(path, side))
         return None
