@@ -45,7 +45,7 @@ def test_confident_labels_are_right_although_four_classes_have_no_label():
     assert any("look like no labeled class" in note for note in result.about.notes)
     first = review_list(result, 20)
     assert first["reason"].str.contains("looks like no labeled class").sum() >= 15
-    places = first["row"].cast(pl.Int64).to_numpy()
+    places = first["row"].cast(pl.Int64).to_numpy() - 1
     assert (y[places] >= 6).mean() > 0.8
 
 
