@@ -294,6 +294,8 @@ def table_pieces(
     """A table as the content of a file; only an Excel file is made in memory."""
     if suffix not in (writable := (*CSV, *PARQUET, *JSON, EXCEL[0])):
         raise ValueError(f"A table is written as {', '.join(writable)}, got {suffix!r}.")
+    if suffix in EXCEL and not find_spec("xlsxwriter"):
+        raise ImportError("Excel files are written by xlsxwriter: pip install 'labelgrad[excel]'.")
     with ExitStack() as stack:
         path = _temporary(f"table{suffix}", cache, stack)
         if suffix in PARQUET:

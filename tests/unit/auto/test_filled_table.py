@@ -164,6 +164,16 @@ def test_only_the_labels_that_are_wanted_are_filled_in(tmp_path):
         result.table(frame()[:3])
 
 
+def test_without_its_writer_an_excel_file_comes_back_as_csv(tmp_path, monkeypatch):
+    frame().write_excel(tmp_path / "t.xlsx")
+    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    result = fit(tmp_path / "t.xlsx", target="kind", out=tmp_path / "run", **QUICK)
+    back = pl.read_csv(tmp_path / "run" / "table.csv")
+    assert back["kind"].to_list() == result.labels["label"].to_list()
+    with pytest.raises(ImportError, match=r"pip install 'labelgrad\[excel\]'"):
+        result.save_table(tmp_path / "back.xlsx")
+
+
 def test_a_correction_is_in_the_table_also_of_a_random_label(tmp_path):
     (tmp_path / "t.csv").write_bytes(as_csv())
     options = {"target": "kind", "out": tmp_path / "run", "label_sampling": "random", **QUICK}
