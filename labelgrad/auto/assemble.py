@@ -168,8 +168,9 @@ def _predictions(
     nearest, distance, own = nearest_labeled(points, some.labeled, rows)
     known = np.ones(len(rows))
     if isinstance(task, Classification) and len(rows) and len(own) > 1:
-        importance = (ensemble.class_prior / ensemble.prior)[some.y[some.labeled]]
-        known = probability_known(own, distance, importance)
+        shares = np.bincount(label.point[places], minlength=task.columns) / len(rows)
+        importance = np.maximum(shares, 1e-3) / ensemble.prior  # labels may be drawn by class
+        known = probability_known(own, distance, importance[some.y[some.labeled]])
         label.confidence[places] *= known.astype(np.float32)
     score = distance / (np.median(own) or 1.0)
     found = {name: np.concatenate(parts) for name, parts in by_model.items()}
