@@ -123,9 +123,8 @@ class FitConfig:
     def __post_init__(self) -> None:
         for name in ("ignore", "text", "base_models"):
             object.__setattr__(self, name, listed_names(getattr(self, name)))
-        if self.groups is not None and not isinstance(self.groups, str):
-            groups = tuple("" if each is None else str(each) for each in self.groups)
-            object.__setattr__(self, "groups", groups)
+        groups = self.groups if isinstance(self.groups, str | None) else [*map(str, self.groups)]
+        object.__setattr__(self, "groups", tuple(groups) if isinstance(groups, list) else groups)
         for name in ("labels", "unlabeled_value", "cache", "weak_labels"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else str(value))

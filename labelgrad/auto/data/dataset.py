@@ -15,6 +15,7 @@ from labelgrad.auto.config import FitConfig
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.task import Array, Task
 
+NO_GROUP = (None, "", "None", "nan")
 PART = 20_000  # examples of new data that are transformed at once
 KINDS = {  # the module of labelgrad.auto.data and its class; the first that takes the data reads it
     "table": ("tables", "TablePreprocessor"),
@@ -244,9 +245,9 @@ def group_codes(groups: Sequence[str | None]) -> Array:
     """A number for each group; examples without one are groups of their own.
 
     >>> group_codes(["ann", "bob", None, "ann", ""]).tolist()
-    [2, 3, 0, 2, 1]
+    [1, 2, 3, 1, 0]
     """
-    named = [name or ("", row) for row, name in enumerate(groups)]
+    named = [(name, row * (name in NO_GROUP)) for row, name in enumerate(groups)]
     places = {name: place for place, name in enumerate(sorted(set(named), key=str))}
     return np.array([places[name] for name in named])
 
