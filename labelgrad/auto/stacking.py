@@ -14,7 +14,8 @@ out-of-fold predictions plus two penalties, each with the strength of two labels
 
 so that few labels leave equal shares and a scale near one: predictions never shrink to the prior.
 The out-of-fold prediction of the ensemble uses, for each fold, weights fitted on the other folds.
-Where one model alone has the lower out-of-fold loss, it gets all the weight.
+Where choosing one model has the lower loss, that model gets all the weight; the choice is
+cross-validated as the weights are.
 """
 
 from __future__ import annotations
@@ -92,22 +93,24 @@ def stacked_weights(predictions: Array, y: Array, start: Array, prior: Array, ta
 def fit_weights(
     predictions: Array, y: Array, fold: Array, start: Array, prior: Array, task: Task
 ) -> Array:
-    """Stacked weights, or all weight on one model if that has the lower out-of-fold loss.
+    """Stacked weights, or all weight on the best model if choosing one has the lower loss.
 
-    Models that start from a small share are not used alone.
+    Both are cross-validated: weights and choice are made on the other folds, since the best of
+    several models seems better than it is. Models that start from a small share are not used alone.
     """
     weights = stacked_weights(predictions, y, start, prior, task)
     alone = np.flatnonzero(start == start.max())
     if len(start) < 2 or len(np.unique(fold)) < 2:
         return weights
-    total = 0.0
+    losses = np.stack([task.losses(predictions[place], y) for place in alone])  # (models, labels)
+    gain = 0.0
     for one in np.unique(fold):
         mine = fold == one
         others = stacked_weights(predictions[:, ~mine], y[~mine], start, prior, task)
-        total += float(task.losses(combine(predictions[:, mine], others, prior), y[mine]).sum())
-    losses = [float(task.losses(predictions[place], y).sum()) for place in alone]
-    best = alone[np.argmin(losses)]
-    return np.eye(len(start))[best] if min(losses) < total else weights
+        chosen = losses[:, ~mine].sum(1).argmin()
+        stacked = task.losses(combine(predictions[:, mine], others, prior), y[mine])
+        gain += float((stacked - losses[chosen, mine]).sum())
+    return np.eye(len(start))[alone[losses.sum(1).argmin()]] if gain > 0 else weights
 
 
 def _clipped(predictions: Sequence[Array], prior: Array) -> Array:
