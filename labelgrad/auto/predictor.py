@@ -38,6 +38,8 @@ class Predictions:
     >>> found = Predictions(task, "row", ["1"], np.log([[0.25, 0.75]]))
     >>> found.labels, found.frame().columns
     (['dog'], ['row', 'prediction', 'confidence', 'cat', 'dog'])
+    >>> found
+    Predictions for 1 example
     """
 
     task: Task
@@ -49,6 +51,13 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.prediction)
+
+    def __repr__(self) -> str:
+        return f"Predictions for {len(self):,} example{'' if len(self) == 1 else 's'}"
+
+    def _repr_html_(self) -> str:
+        table: str = self.frame()._repr_html_()
+        return table
 
     @property
     def labels(self) -> list[Any]:
