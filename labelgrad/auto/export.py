@@ -1,29 +1,39 @@
 """The saved model as a file for other programs: pixels or columns in, probabilities or values out.
 
-The file is compared with the model on random examples before it is written.
+The file is compared with the model on a few examples before it is written. For tables there is also
+a Python file that takes columns as they are in the user's file: ONNX has no operators for dates,
+currencies and thousands, and needs a runtime.
 """
 
 from __future__ import annotations
 
+import base64
 import io
 import logging
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from pathlib import Path
+from pprint import pformat
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 from torch import Tensor, nn
 
+from labelgrad.auto import numpy_model
 from labelgrad.auto.base_models.networks import FINE_TUNED, TrainedNetwork
+from labelgrad.auto.data import formats
+from labelgrad.auto.data.columns import Category, Column, Encoded, Number
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.result import Result
 from labelgrad.auto.task import MIN_PROBABILITY, Array, Classification
 from labelgrad.files import write_whole
-from labelgrad.models.mlp import PIECE
+from labelgrad.models.mlp import MLP, PIECE
 
-SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}
+SUFFIXES = {"torch": ".pt2", "onnx": ".onnx", "numpy": ".py"}
 TOLERANCE = 1e-5  # other programs add in another order
 ENCODER_TOLERANCE = 1e-3  # the same, through the many layers of an encoder
 EXAMPLES = 3
@@ -72,9 +82,10 @@ def export(
     result
         A fitted or loaded run.
     to
-        "torch" (`torch.export`, .pt2) or "onnx".
+        "torch" (`torch.export`, .pt2) or "onnx", which take columns as `fit` preprocesses them; or
+        "numpy", a Python file for tables that takes raw columns and needs NumPy alone.
     out
-        The file; by default `model.pt2` or `model.onnx` in the run folder.
+        The file; by default `model.pt2`, `model.onnx` or `model.py` in the run folder.
     with_encoder
         Include the image encoder, so that the model takes pixels of the encoder's size.
 
@@ -90,12 +101,16 @@ def export(
         if result.folder is None:
             raise ValueError("This result has no run folder; name a file with `out`.")
         out = result.folder / f"model{SUFFIXES[to]}"
-    module, inputs, wanted = _with_encoder(result) if with_encoder else _plain(result)
     encoded = with_encoder or result.predictor.model.architecture == FINE_TUNED
-    with torch.no_grad(), warnings.catch_warnings(action="ignore"):  # of PyTorch's own formats
-        make = _as_onnx if to == "onnx" else _as_torch
-        content, outputs = make(module.eval(), inputs)
-    apart = np.abs(outputs.double().numpy() - wanted) / np.maximum(np.abs(wanted), 1)
+    if to == "numpy":
+        content, found, wanted = _as_numpy(result, with_encoder)
+    else:
+        module, inputs, wanted = _with_encoder(result) if with_encoder else _plain(result)
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):  # of PyTorch's own formats
+            make = _as_onnx if to == "onnx" else _as_torch
+            content, outputs = make(module.eval(), inputs)
+        found = outputs.double().numpy()
+    apart = np.abs(found - wanted) / np.maximum(np.abs(wanted), 1)
     if not apart.max() <= (ENCODER_TOLERANCE if encoded else TOLERANCE):
         raise RuntimeError(
             f"The exported model's outputs differ by {apart.max():.1g} from those of the trained "
@@ -184,3 +199,72 @@ def _as_onnx(module: nn.Module, inputs: Tensor) -> tuple[bytes, Tensor]:
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     (outputs,) = session.run(None, {session.get_inputs()[0].name: inputs.numpy()})
     return content, torch.from_numpy(outputs)
+
+
+def _as_numpy(result: Result, with_encoder: bool) -> tuple[bytes, Array, Array]:
+    """A Python file for raw columns, and what it and the model predict of a few rows."""
+    model, task = result.predictor.model, result.predictor.task
+    columns: Sequence[Column] = getattr(result.predictor.preprocessor, "columns", ())
+    if not columns or with_encoder:
+        raise ValueError("--to numpy is for tables, without --with-encoder; choose torch or onnx.")
+    texts = [column.name for column in columns if isinstance(column, Encoded)]
+    if texts:
+        raise ValueError(
+            f"--to numpy cannot encode texts, and {texts[0]!r} is a column of texts; choose torch "
+            f"or onnx, or fit without it (--ignore {texts[0]})."
+        )
+    if not isinstance(model.network, MLP):
+        raise ValueError("--to numpy needs the network mlp or linear; choose torch or onnx.")
+    about = {
+        "classes": list(task.classes),
+        "columns": [_description(column) for column in columns],
+        **{"factor": model.scale.factor, "shift": model.scale.shift},
+        **({} if isinstance(task, Classification) else {"mean": task.mean, "scale": task.scale}),
+        **{"temperature": model.temperature, "least": MIN_PROBABILITY},
+        **{"missing": list(formats.MISSING), "truth": formats.TRUTH},
+        "typeset": dict(zip(formats.TYPESET, formats.KEYBOARD, strict=True)),
+    }
+    packed = io.BytesIO()
+    weights = model.network.state_dict()  # a weight and a bias for each layer, in their order
+    np.savez_compressed(packed, **{name: each.numpy() for name, each in weights.items()})
+    text = base64.encodebytes(packed.getvalue()).decode()
+    code = Path(numpy_model.__file__).read_text(encoding="utf-8")
+    listed = pformat(about, width=100, sort_dicts=False)
+    content = f'{code}\n\nMODEL = Model(\n{listed},\n"""\n{text}""",\n)\n'
+    cells = {column.name: _cells(column) for column in columns}
+    X = np.hstack(
+        [
+            column.encode(column.parse(pl.Series(cells[column.name])))
+            for column in columns
+            if not isinstance(column, Encoded)
+        ]
+    )
+    found = numpy_model.Model(about, text).predict(cells)
+    return content.encode(), found, _predicted(model, Examples(X))
+
+
+def _description(column: Column) -> dict[str, Any]:
+    """How an exported file reads a column, with the patterns of its format."""
+    if isinstance(column, Category):
+        return {**asdict(column), "width": column.width}
+    assert isinstance(column, Number)
+    names = ("kind", "name", "median", "missing", "mean", "scale")
+    about: dict[str, Any] = {name: getattr(column, name) for name in names}
+    form, number = column.format, None
+    if isinstance(form, formats.NumberFormat):
+        digits = formats.digits_pattern(form.decimal, form.thousands)
+        number = {**vars(form), "written": formats.WRITTEN, "digits": digits}
+        number["percent"] = form.unit in formats.PERCENT
+    dates = formats.PATTERNS[form.order] if isinstance(form, formats.DateFormat) else []
+    return {**about, "number": number, "dates": dates}
+
+
+def _cells(column: Column) -> list[Any]:
+    """A few raw cells: those of a category, or the range of numbers or dates; and a missing one."""
+    if isinstance(column, Category):
+        return [column.texts[0], column.texts[-1], "", None]
+    assert isinstance(column, Number)
+    numbers = [column.low, column.median, column.high]
+    if isinstance(column.format, formats.DateFormat):
+        return [*(datetime(1970, 1, 1) + timedelta(days=days) for days in numbers), None]
+    return [*numbers, None]

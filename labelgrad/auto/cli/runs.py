@@ -167,10 +167,14 @@ def show_review(console: Terminal, result: Result, count: int, out: Path | None)
         console.say(f"Fill in the column label, and give it back with --corrections: {out}")
 
 
-@click.command(epilog="Example: labelgrad export runs/pets --to onnx")
+@click.command(epilog="Example: labelgrad export runs/pets --to numpy")
 @RUN
 @click.option(
-    "--to", type=click.Choice(["torch", "onnx"]), default="torch", show_default=True, help="Format."
+    "--to",
+    type=click.Choice(["torch", "onnx", "numpy"]),
+    default="torch",
+    show_default=True,
+    help="Format.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="[default: a file in the run]")
 @click.option("--with-encoder", is_flag=True, help="Include the image encoder: pixels in.")
@@ -179,7 +183,8 @@ def export(run: Path, to: str, out: Path | None, with_encoder: bool, **options: 
     """Write the model for programs without labelgrad, and check its outputs.
 
     The model takes images (pixel values) or columns as fit preprocesses them, and gives calibrated
-    probabilities in the order of the classes in model.json, or values.
+    probabilities in the order of the classes in model.json, or values. --to numpy is for tables: a
+    Python file that takes the columns as they are in your file, and needs NumPy alone.
     """
     from labelgrad.auto.export import export as run_export
 

@@ -139,7 +139,7 @@ class NumberFormat:
         digits = body.str.replace_all(self.thousands, "", literal=True) if self.thousands else body
         plain = digits.str.replace(self.decimal, ".", literal=True)
         value = plain.cast(pl.Float64, strict=False)
-        fits = body.str.contains(_digits(self.decimal, self.thousands))
+        fits = body.str.contains(digits_pattern(self.decimal, self.thousands))
         fits &= unit.is_in(["", self.unit])
         if self.unit in PERCENT:  # 0.12 beside 12 % may be the same
             fits &= (unit != "") | (value == 0)
@@ -175,7 +175,7 @@ def _split(cells: pl.Series) -> pl.DataFrame:
 
 
 @cache
-def _digits(decimal: str, thousands: str) -> str:
+def digits_pattern(decimal: str, thousands: str) -> str:
     """What digits look like; groups of thousands do not begin with 0."""
     point, mark = re.escape(decimal), re.escape(thousands)
     whole = "[0-9]+"
@@ -208,7 +208,7 @@ def number_formats(different: pl.Series) -> list[NumberFormat]:
     decimals = DECIMALS if body.str.contains("[.,]").any() else "."
     simplest: dict[str, NumberFormat] = {}
     for decimal, thousands in PAIRS:
-        if decimal in decimals and body.str.contains(_digits(decimal, thousands)).all():
+        if decimal in decimals and body.str.contains(digits_pattern(decimal, thousands)).all():
             simplest.setdefault(decimal, NumberFormat(decimal, thousands, unit))
     return [simplest[decimal] for decimal in DECIMALS if decimal in simplest]
 
