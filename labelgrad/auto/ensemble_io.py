@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from labelgrad.auto.base_models.base import FittedOnView
 from labelgrad.auto.base_models.estimators import (
     FittedEstimator,
     Read,
@@ -181,7 +182,10 @@ def read_ensemble(manifest: Manifest, predictor: Predictor) -> Ensemble:
     for place, entry in enumerate(index.models, 1):
         file = _file(place, entry)
         with manifest.using(file, hint):
-            fitted = _fitted(entry.kind, load_state(manifest.read(file, MOST_BYTES)), predictor)
+            state = load_state(manifest.read(file, MOST_BYTES))
+            fitted = _fitted(entry.kind, state, predictor)
+            if "start" in state:
+                fitted = FittedOnView(fitted, int(state["start"]), int(state["stop"]))
             if isinstance(task, Regression):
                 fitted = RescaledModel(fitted, entry.factor or 1.0, task)
             fits.append(CrossFit(entry.name, False, none, [], fitted))
@@ -196,6 +200,9 @@ def read_ensemble(manifest: Manifest, predictor: Predictor) -> Ensemble:
 
 def _state(fitted: FittedModel) -> tuple[str, dict[str, Any]]:
     """Kind of a fitted model, and what a file holds of it; a ValueError if it cannot be saved."""
+    if isinstance(fitted, FittedOnView):
+        kind, state = _state(fitted.fitted)
+        return kind, state | {"start": fitted.start, "stop": fitted.stop}
     if isinstance(fitted, FittedGraph):
         graph = fitted.graph
         about = {"neighbours": graph.neighbours, "by_direction": graph.by_direction}

@@ -55,20 +55,32 @@ class Exported(nn.Module):
         return outputs[:, 0] * self.task.scale + self.task.mean
 
 
-class ExportedWithEncoder(nn.Module):
-    """The same behind an image encoder: pixels from 0 to 255 in."""
+class ScaledFeatures(nn.Module):
+    """An image encoder, and the scaling of its features."""
 
     mean: Tensor
 
-    def __init__(self, encoder: nn.Module, mean: Sequence[float], std: float, behind: Exported):
+    def __init__(self, encoder: nn.Module, mean: Sequence[float], std: float):
         super().__init__()
-        self.encoder, self.std, self.behind = encoder, std, behind
+        self.encoder, self.std = encoder, std
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
 
     def forward(self, pixels: Tensor) -> Tensor:
         features = self.encoder(pixels)
         units = features / features.square().sum(1, keepdim=True).sqrt().clamp(min=1e-12)
-        found: Tensor = self.behind((units - self.mean) / self.std)
+        found: Tensor = (units - self.mean) / self.std
+        return found
+
+
+class ExportedWithEncoder(nn.Module):
+    """The same behind an image encoder: pixels from 0 to 255 in."""
+
+    def __init__(self, scaled: Sequence[ScaledFeatures], behind: Exported):
+        super().__init__()
+        self.scaled, self.behind = nn.ModuleList(scaled), behind
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        found: Tensor = self.behind(torch.cat([each(pixels) for each in self.scaled], 1))
         return found
 
 
@@ -139,7 +151,7 @@ def _plain(result: Result) -> tuple[nn.Module, Tensor, Array]:
 
 def _with_encoder(result: Result) -> tuple[nn.Module, Tensor, Array]:
     """The same with the encoder of a folder of images."""
-    from labelgrad.auto.encoders.find import encoder_again
+    from labelgrad.auto.encoders.features import state_encoder
 
     predictor = result.predictor
     state = predictor.preprocessor.to_dict().get("state")
@@ -148,16 +160,18 @@ def _with_encoder(result: Result) -> tuple[nn.Module, Tensor, Array]:
             "--with-encoder needs a model of a folder of images whose encoder was not fine-tuned; "
             "export without it."
         )
-    encoder = encoder_again(state["encoder"], result.config)
     side = int(state["encoder"]["settings"]["size"])
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (EXAMPLES, 3, side, side), dtype=np.uint8)
-    features: Array = encoder.encode(list(pixels)).double().numpy()
-    units = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-    X = ((units - np.array(state["mean"])) / state["scale"]).astype(np.float32)
-    behind = Exported(predictor.model)
-    module = ExportedWithEncoder(encoder.module, state["mean"], state["scale"], behind)
-    wanted = _predicted(predictor.model, Examples(X))
+    blocks, scaled = [], []
+    for one in (state, state["plain"]) if "plain" in state else (state,):
+        encoder = state_encoder(one, result.config)
+        features: Array = encoder.encode(list(pixels)).double().numpy()
+        units = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+        blocks.append((units - np.array(one["mean"])) / one["scale"])
+        scaled.append(ScaledFeatures(encoder.module, one["mean"], one["scale"]))
+    module = ExportedWithEncoder(scaled, Exported(predictor.model))
+    wanted = _predicted(predictor.model, Examples(np.hstack(blocks).astype(np.float32)))
     return module, torch.from_numpy(pixels).float(), wanted
 
 

@@ -8,6 +8,7 @@ unlabeled example like any other, for models that use unlabeled examples and for
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -46,6 +47,41 @@ class BaseModel(Protocol):
     def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
         """Fit it; `y` is -1 or NaN where there is no label. Raises ValueError if it cannot."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class OnView:
+    """A base model that sees some columns of the features, from `start` to `stop`."""
+
+    name: str
+    model: BaseModel
+    start: int
+    stop: int
+
+    @property
+    def uses_unlabeled(self) -> bool:
+        """Whether unlabeled examples change its predictions."""
+        return self.model.uses_unlabeled
+
+    def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
+        """Fit the model on these columns."""
+        seen = replace(examples, X=examples.X[:, self.start : self.stop])
+        fitted = self.model.fit(seen, y, task=task, seed=seed)
+        return FittedOnView(fitted, self.start, self.stop)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedOnView:
+    """A fitted model of some columns."""
+
+    fitted: FittedModel
+    start: int
+    stop: int
+
+    def predict(self, examples: Examples) -> Array:
+        """A prediction for each example."""
+        seen = replace(examples, X=examples.X[:, self.start : self.stop])
+        return self.fitted.predict(seen)
 
 
 def predict_in_parts(

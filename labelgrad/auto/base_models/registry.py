@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from labelgrad.auto.base_models import estimators as e
-from labelgrad.auto.base_models.base import BaseModel
+from labelgrad.auto.base_models.base import BaseModel, OnView
 from labelgrad.auto.base_models.estimators import EstimatorModel, user_estimator
 from labelgrad.auto.base_models.graph import GraphModel
 from labelgrad.auto.base_models.lga_linear import LGALinear
 from labelgrad.auto.base_models.networks import (
     Network,
+    encoder_state,
     module_to_fine_tune,
     network_for,
     seconds_per_step,
@@ -85,6 +86,12 @@ DEFAULT_FOR_FEATURES = {  # of encoders: trees would use one of a thousand colum
     "classification": ("linear", "nearest features", "lga-linear"),
     "regression": ("linear", "nearest features", "gaussian process"),
 }
+DEFAULT_FOR_PLAIN = {  # features beside an encoder's: what takes a second or two
+    "classification": ("linear", "neighbours", "label spreading"),
+    "regression": ("linear", "neighbours"),
+}
+PLAIN_VIEWS = {"images": "pixels", "texts": "words"}  # by what an encoder encodes
+ON = " on "  # between a base model and the view that it sees
 DEFAULT_NETWORKS = (SUPERVISED, "lga-evidence")
 FOLDS, MAX_STEPS = 4, 10**9  # at most, for a time budget
 TRAINING_SHARE, PARALLEL_EFFICIENCY = 0.85, 0.85  # of a time budget; of several processes
@@ -99,10 +106,35 @@ def default_base_models(dataset: Dataset) -> tuple[str, ...]:
     """
     networks = DEFAULT_NETWORKS if dataset.raw is not None else ()
     if dataset.has_encoded_features:
-        return (*DEFAULT_FOR_FEATURES[dataset.task.name], *networks)
+        beside = DEFAULT_FOR_PLAIN[dataset.task.name]
+        plain = [f"{name}{ON}{view}" for view in views(dataset) if view for name in beside]
+        return (*DEFAULT_FOR_FEATURES[dataset.task.name], *plain, *networks)
     boosted = WHERE_INSTALLED if dataset.X.shape[1] <= MAX_BOOSTED else ()
     installed = (name for name in boosted if find_spec(name))
     return (*DEFAULT[dataset.task.name], *installed, *networks)
+
+
+def views(dataset: Dataset) -> dict[str, tuple[int, int]]:
+    """First and last column of an encoder's features, and of the plain ones beside them."""
+    state = encoder_state(dataset.preprocessor) or {}
+    if "plain" not in state:
+        return {}
+    width, plain = len(state["mean"]), PLAIN_VIEWS[state["encoder"]["kind"]]
+    return {"": (0, width), plain: (width, dataset.X.shape[1])}
+
+
+def _on_view(name: str, dataset: Dataset) -> BaseModel:
+    """The model of a name such as "linear" or "linear on pixels"."""
+    model, _, view = name.partition(ON)
+    known = views(dataset)
+    if view in known:
+        return OnView(name, BASE_MODELS[model](), *known[view])
+    if view:
+        raise ValueError(
+            f"The base model {name!r} needs features of an encoder with {view} beside them, and "
+            f"the data have none; name {model!r} instead."
+        )
+    return BASE_MODELS[model]()
 
 
 def base_models(
@@ -134,8 +166,8 @@ def base_models(
     models: dict[str, BaseModel] = {}
     for name in chosen:
         check_base_model_name(name)
-        is_network = name not in BASE_MODELS
-        model = make(usable_method(name, dataset)) if is_network else BASE_MODELS[name]()
+        is_network = name.partition(ON)[0] not in BASE_MODELS
+        model = make(usable_method(name, dataset)) if is_network else _on_view(name, dataset)
         models[model.name] = model
     if len([model for model in models.values() if isinstance(model, Network)]) > 1:
         # Networks that use unlabeled examples have seen the same labels and more.
@@ -180,7 +212,8 @@ def check_base_model_name(name: str) -> None:
     Traceback (most recent call last):
     ValueError: There is no base model 'extratrees'; did you mean 'extra trees'?
     """
-    if name in BASE_MODELS:
+    model, _, view = name.partition(ON)
+    if model in BASE_MODELS and view in ("", *PLAIN_VIEWS.values()):
         return
     terms = {*every_method(), SUPERVISED}
     if all(part.strip() in terms for part in name.split("+")):

@@ -187,7 +187,7 @@ class Encoded:
     @property
     def width(self) -> int:
         """How many columns of X are this column's."""
-        return len(self.state["mean"])
+        return sum(len(each["mean"]) for each in (self.state, self.state.get("plain")) if each)
 
     def encode(self, values: Array) -> Array:
         """The features (n, width) that the encoder gave."""

@@ -5,8 +5,10 @@ content. Rows of features are scaled to unit length, centered, and divided by on
 mean variance of a column is 1: encoders tell things apart by direction, and how their axes are
 stretched is part of what they learned. A missing row is all zeros, which is the mean.
 
-Without an encoder the features of texts are TF-IDF and a truncated SVD, fitted on all texts, with
-labels or without. What it learned is a dictionary that JSON can hold.
+Beside the features of an encoder stand plain ones, which tell apart what it was not trained on:
+pixels averaged to 16×16, or TF-IDF and a truncated SVD, fitted on all texts, with labels or
+without. Without an encoder texts have the plain ones alone. What was learned is a dictionary that
+JSON can hold.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ import numpy as np
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.encoders.find import choose_encoder, encoder_again
 from labelgrad.auto.encoders.pixels import decode_batch
-from labelgrad.auto.encoders.pretrained import IMAGES, MATTERS, TEXTS, Encoder
+from labelgrad.auto.encoders.pretrained import (
+    IMAGES,
+    MATTERS,
+    PIXELS,
+    TEXTS,
+    Encoder,
+    pixel_encoder,
+)
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.store import Computed, RowStore, allocate, cache_folder, content_key
 from labelgrad.auto.task import Array
@@ -42,7 +51,7 @@ MAX_LETTERS = 100_000  # of a text that are read
 MAX_WORD = 12  # letters between two spaces on average, where spaces separate words
 WORDS: dict[str, Any] = {"analyzer": "word", "ngram_range": (1, 2), "sublinear_tf": True}
 CHARACTERS: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3), "sublinear_tf": True}
-State = dict[str, Any]  # encoder, mean, scale; as JSON can hold it
+State = dict[str, Any]  # encoder, mean, scale, perhaps plain, a state; as JSON can hold it
 
 
 class NothingToLearnError(ValueError):
@@ -143,8 +152,22 @@ def encode_new(
     if description["name"] == TFIDF:
         features = tfidf_features(description, items, config.cache)
     else:
-        features, failed = raw_features(encoder_again(description, config), items, config, events)
-    return EncodedBlock(_scale(features, state), state, (), failed)
+        encoder = state_encoder(state, config)
+        features, failed = raw_features(encoder, items, config, events)
+    features = _scale(features, state)
+    if "plain" in state:
+        plain = encode_new(state["plain"], items, config, events).features
+        features = _side_by_side(features, plain, config)
+    return EncodedBlock(features, state, (), failed)
+
+
+def state_encoder(state: State, config: FitConfig) -> Encoder:
+    """The encoder that a state was fitted with."""
+    description = state["encoder"]
+    if description["name"] == PIXELS:
+        return pixel_encoder(description["settings"]["size"])
+    found: Encoder = encoder_again(description, config)
+    return found
 
 
 def encoder_names(states: Sequence[State]) -> dict[str, str]:
@@ -166,6 +189,8 @@ def check_state(state: Any) -> State:
             raise ValueError("its numbers do not fit")
         if encoder["name"] == TFIDF:
             tfidf_features(encoder, [""])
+        if "plain" in state:
+            check_state(state["plain"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"The saved state of an encoder is damaged ({error}).") from None
     return dict(state)
@@ -222,7 +247,34 @@ def encode_with(
         raise NothingToLearnError(
             f"none of the {len(failed)} images can be read; {items[position]}: {reason}"
         )
-    return EncodedBlock(*fit_scaling(encoder.describe(), features), notes, failed)
+    block = EncodedBlock(*fit_scaling(encoder.describe(), features), notes, failed)
+    return block if config.fine_tune else _with_plain(block, items, config, events)
+
+
+def _with_plain(
+    block: EncodedBlock, items: Sequence[Any], config: FitConfig, events: Events
+) -> EncodedBlock:
+    """The features of an encoder, and beside them those without one."""
+    encoder = block.state["encoder"]
+    try:
+        if encoder["kind"] == TEXTS:
+            found = encode_texts(items, config.override({"encoder": "none"}), events)
+            plain, state = found.features, found.state
+        else:
+            pixels = pixel_encoder(encoder["settings"]["size"])
+            raw, _ = raw_features(pixels, items, config, events)
+            plain, state = fit_scaling(pixels.describe(), raw)
+    except NothingToLearnError:
+        return block
+    features = _side_by_side(block.features, plain, config)
+    return EncodedBlock(features, {**block.state, "plain": state}, block.notes, block.failed)
+
+
+def _side_by_side(left: Array, right: Array, config: FitConfig) -> Array:
+    rows = allocate((len(left), left.shape[1] + right.shape[1]), "float32", config.cache)
+    for part in _chunks(len(rows)):
+        rows[part] = np.hstack([left[part], right[part]])
+    return rows
 
 
 def _encode_batch(encoder: Encoder, items: Sequence[Any]) -> Computed:

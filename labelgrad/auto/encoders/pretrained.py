@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from labelgrad.files import digest, digest_of, digest_of_file, unshared
 
 IMAGES, TEXTS = "images", "texts"  # the kinds
+PIXELS, PIXEL_SIDE = "pixels", 16  # the encoder that only averages them
 OWN = "own "  # prefix of the name of a network that the user brings
 EXTRAS = {IMAGES: "pip install 'labelgrad[images]'", TEXTS: "pip install 'labelgrad[text]'"}
 MATTERS = ("kind", "settings", "width", "weights")  # what features depend on
@@ -195,6 +196,19 @@ class FromPixels(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         return pool_features(self.network((pixels.float() - self.mean) / self.std))
+
+
+def pixel_encoder(size: int) -> Encoder:
+    """The pixels themselves as features: averaged to 16×16.
+
+    >>> pixel_encoder(32).encode([np.full((3, 32, 32), 255, np.uint8)]).shape
+    torch.Size([1, 768])
+    """
+    side = min(PIXEL_SIDE, size)
+    network = nn.Sequential(nn.AdaptiveAvgPool2d(side), nn.Flatten())
+    # Around grey: rows are scaled to unit length, and black and white must stay apart.
+    module = FromPixels(network, (127.5, 127.5, 127.5), (127.5, 127.5, 127.5))
+    return Encoder(IMAGES, PIXELS, {"size": size}, 3 * side * side, "grey", lambda: module)
 
 
 def image_encoder(

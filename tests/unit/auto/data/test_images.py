@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 from torch.nn import functional as F
 
+import labelgrad
 from labelgrad import FitConfig
+from labelgrad.auto.base_models.registry import default_base_models
 from labelgrad.auto.data import images
 from labelgrad.auto.data.images import ImagePreprocessor
 from labelgrad.auto.encoders.pixels import load_image
 from labelgrad.auto.events import Events
 from tests.unit.auto.encoders.tiny import TinyNetwork, image_folder
+from tests.unit.auto.small_fit import small_fit
 
 PIXELS = FitConfig(encoder="none")
 
@@ -303,3 +307,29 @@ def test_an_image_that_is_meant_to_fill_the_memory_is_skipped(tmp_path, monkeypa
     ((name, reason),) = read(folder).skipped
     assert name == "10.png"
     assert "more than 5,000 pixels" in reason
+
+
+class Blind(nn.Module):
+    """An encoder that does not see how bright an image is, which is all that tells the classes."""
+
+    def forward(self, x):
+        return (x - x.mean((1, 2, 3), keepdim=True))[:, 0, 0]
+
+
+def test_pixels_help_where_an_encoder_is_blind(tmp_path):
+    pytest.importorskip("skops.io")
+    folder = image_folder(tmp_path / "photos", count=60, labeled=24)
+    names = ("linear", "linear on pixels", "neighbours on pixels")
+    default = default_base_models(read(folder, FitConfig(encoder=Blind(), size=8)))
+    assert {*names, "label spreading on pixels"} <= {*default}
+    options = {"encoder": Blind(), "size": 8, "keep_ensemble": True, "base_models": names}
+    run = small_fit(folder, out=tmp_path / "run", **options)
+    truth = ["day" if int(name[:2]) % 2 else "night" for name in run.labels["file"]]
+    assert run.labels["label"].to_list() == truth
+    alone = small_fit(folder, **options | {"base_models": "linear", "keep_ensemble": False})
+    assert np.mean(alone.labels["label"].to_numpy() != truth) > 0.15
+    again = labelgrad.load(tmp_path / "run", encoder=Blind())
+    one, two = (each.predict(folder, ensemble=True).prediction for each in (run, again))
+    np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="'linear on pixels' needs features of an encoder"):
+        small_fit(folder, encoder="none", size=8, base_models="linear on pixels")

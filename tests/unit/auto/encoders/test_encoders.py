@@ -194,11 +194,21 @@ def test_features_that_are_not_finite_are_refused(tmp_path):
 def test_another_encoder_of_the_same_name_is_refused(tmp_path):
     files = image_files(tmp_path / "a")
     state = encode_images(files, FitConfig(encoder=TinyNetwork(), size=8)).state
-    assert encode_again(state, files, FitConfig(encoder=TinyNetwork())).shape == (4, 5)
+    assert encode_again(state, files, FitConfig(encoder=TinyNetwork())).shape == (4, 5 + 192)
     with pytest.raises(ValueError, match="encoder 'own TinyNetwork' differs in its weights"):
         encode_again(state, files, FitConfig(encoder=TinyNetwork(seed=1)))
     with pytest.raises(ValueError, match="pass it again as `encoder`"):
         encode_again(state, files, FitConfig())
+
+
+def test_tfidf_stands_beside_the_features_of_an_encoder(tmp_path, library):
+    texts = ["a good film", "a bad film", None, "good food", "bad food"]
+    config = FitConfig(encoder=str(sentence_folder(tmp_path / "net")))
+    block, plain = encode_texts(texts, config), encode_texts(texts, FitConfig(encoder="none"))
+    assert block.features.shape[1] == 6 + plain.features.shape[1]
+    assert np.array_equal(block.features[:, 6:], plain.features)
+    state = check_state(json.loads(json.dumps(block.state)))
+    assert np.array_equal(encode_again(state, texts, config), block.features)
 
 
 # Finding encoders
@@ -373,11 +383,12 @@ def check_fine_tuning(block, items, config):
 
 
 def test_a_network_to_fine_tune_begins_with_the_encoders_features(tmp_path, library):
-    files, config = image_files(tmp_path / "a"), FitConfig(encoder=TinyNetwork(), size=8)
+    files = image_files(tmp_path / "a")
+    config = FitConfig(encoder=TinyNetwork(), size=8, fine_tune=0.01)
     block = encode_images(files, config)
     check_fine_tuning(block, files, config)
     assert (raw_inputs(block.state, [None, tmp_path / "none.png"], config) == 128).all()
-    config = FitConfig(encoder=str(sentence_folder(tmp_path / "net")))
+    config = FitConfig(encoder=str(sentence_folder(tmp_path / "net")), fine_tune=0.01)
     sentences = [text for text in SENTENCES if text]
     check_fine_tuning(encode_texts(sentences, config), sentences, config)
 
