@@ -338,10 +338,17 @@ class Result:
                 f"give the table that was fitted."
             )
         if labels is not None:
-            ids, source_of = every.columns[0], pl.col("source") != "imputed"
-            chosen = source_of | pl.col(ids).is_in(labels[ids].implode())
-            empty = [name for name in FILLED_IN if name in every.columns]
-            every = every.with_columns(pl.when(chosen).then(name).alias(name) for name in empty)
+            ids, names = every.columns[0], [name for name in FILLED_IN if name in every.columns]
+            texts: Any = dict.fromkeys(
+                ["source", *(["label"] if self.task.classes else [])], pl.String
+            )
+            every, chosen = (each.select(ids, *names).cast(texts) for each in (every, labels))
+            both = every.join(chosen, on=ids, how="left", suffix=" chosen", maintain_order="left")
+            is_chosen, known = pl.col("source chosen").is_not_null(), pl.col("source") != "imputed"
+            every = both.select(
+                pl.when(is_chosen).then(f"{name} chosen").when(known).then(name).alias(name)
+                for name in names
+            )
         return source, filled_in(source, preprocessor.target, every)
 
     def contents(self) -> dict[str, bytes | Iterable[bytes]]:

@@ -11,7 +11,10 @@ import polars as pl
 import pytest
 
 from labelgrad import fit, load
+from labelgrad.auto.annotations import AUDIT, Annotation, log_of
+from labelgrad.auto.audits import draw_audit
 from labelgrad.auto.data import sources
+from labelgrad.auto.guarantee import guaranteed_labels
 
 QUICK = {"base_models": "linear", "steps": 5, "encoder": "none"}
 ROWS, LABELED = 30, 12
@@ -187,3 +190,17 @@ def test_a_correction_is_in_the_table_also_of_a_random_label(tmp_path):
     back = pl.read_csv(tmp_path / "run" / "table.csv", infer_schema=False)
     assert back["kind"][0] == other
     assert back["kind"].to_list()[1:LABELED] == CLASS[1:LABELED].tolist()
+
+
+def test_audited_rows_have_the_labels_of_the_person(tmp_path):
+    path = tmp_path / "pets.csv"
+    rows = [f"{x % 7 / 2},{'cat' if x % 2 else 'dog'}" if x < 8 else f"{x % 5}," for x in range(60)]
+    path.write_text("\n".join(["x,pet", *rows]))
+    result = fit(path, target="pet", out=tmp_path / "run", base_models="linear", steps=5)
+    audit = draw_audit(result, 52)
+    log_of(result).add([Annotation(row, "cat", AUDIT, result.digest) for row in audit.ids])
+    labels = guaranteed_labels(result, 0.2).labels
+    table = result.table(labels=labels)
+    assert table["pet"][8:].to_list() == ["cat"] * 52
+    assert table["source"].to_list() == ["given"] * 8 + ["audit"] * 52
+    assert table["confidence"].null_count() == 60
