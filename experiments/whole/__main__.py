@@ -11,13 +11,14 @@ import typer
 
 from experiments.common import commands_for, read_lines, run, typed
 from experiments.datasets.cifar10 import CLASSES
+from experiments.whole.cost import visit_cost
 from experiments.whole.figures import draw_classes, draw_labels, results_table
 from experiments.whole.settings import Settings
 from experiments.whole.slopes import slope_accuracy
 from experiments.whole.trial import Trial
 
 NAME = "experiments.whole"
-commands = commands_for("All of a image set with few labels, on one core.")
+commands = commands_for("All of an image set with few labels, on one core.")
 
 
 @commands.command(epilog="Example: train lga --seed 1 --set visits=20 --set width=32 --test")
@@ -78,6 +79,20 @@ def slopes(
     text = "".join(json.dumps(line) + "\n" for line in found)
     (out / "slopes.jsonl").write_text(text)
     typer.echo(text, nl=False)
+
+
+@commands.command(epilog="Example: cost lga --set width=16 --set autocast=False")
+def cost(
+    method: Annotated[str, typer.Argument(help="Such as supervised, lga or lga+vat.")] = "lga",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Other settings, as NAME=VALUE.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="The fastest one counts.")] = 10,
+) -> None:
+    """Measure what a visit of all images costs, beside its convolutions alone."""
+    torch.set_num_threads(1)
+    found = visit_cost(Settings(method=method).changed(settings or []), rounds)
+    typer.echo(json.dumps({"method": method, **found}))
 
 
 if __name__ == "__main__":

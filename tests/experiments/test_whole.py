@@ -118,3 +118,10 @@ def test_slopes_are_measured_for_each_kind_of_label_and_gradient(
     kinds = {(line["labels"], line["gradient"], line["power"]) for line in found}
     assert len(found) == len(kinds) == 2 * 3 * 3
     assert all(0 <= line["right"] <= 1 for line in found)
+
+
+def test_a_visit_costs_more_than_its_convolutions() -> None:
+    words = ["cost", "lga", "--rounds", "1", "--set", "width=4", "--set", "autocast=False"]
+    found = json.loads(CliRunner().invoke(command.commands, words).output)
+    assert 0 < found["convolutions"] < found["step"]
+    assert found["ratio"] == pytest.approx(found["step"] / found["convolutions"], rel=0.05)
