@@ -59,11 +59,12 @@ def number(value: float | None) -> str:
     """
     if value is None or not math.isfinite(value):
         return "–"
+    text = f"{value:.2e}"
     if value == 0 or 1e-4 <= abs(value) < 1e9:
         digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
         text = f"{value:,.{digits}f}"
-        return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", "−")
-    return f"{value:.2e}".replace("-", "−")
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace("-", "−")
 
 
 def percent(share: float | None) -> str:
@@ -170,15 +171,6 @@ def span(values: Iterable[float], start: float, end: float, also: Sequence[float
     return Scale(low, high if high in also else high + room, start, end)
 
 
-def left_axis(scale: Scale, form: Format) -> Markup:
-    """Horizontal lines across the chart at round values, with the values on their left."""
-    return Markup("").join(
-        tag("line", class_="grid", x1=LEFT, x2=RIGHT, y1=scale(tick), y2=scale(tick))
-        + tag("text", form(tick), class_="tick end", x=LEFT - 6, y=scale(tick) + 4)
-        for tick in scale.ticks(5)
-    )
-
-
 def bottom_axis(scale: Scale, y: float, title: str, form: Format, most: int = 5) -> Markup:
     """Round values below the chart, about `most`, and what they are."""
     ticks = [
@@ -239,9 +231,14 @@ def _bar(score: Score, style: str, across: Scale, y: float, form: Format) -> lis
 
 
 def diagonal_axes(across: Scale, up: Scale, name: str, form: Format) -> Markup:
-    """Both axes, and the diagonal on which marks would best be."""
+    """Axes with lines across at round values, and the diagonal on which marks would best be."""
+    lines = (
+        tag("line", class_="grid", x1=LEFT, x2=RIGHT, y1=up(tick), y2=up(tick))
+        + tag("text", form(tick), class_="tick end", x=LEFT - 6, y=up(tick) + 4)
+        for tick in up.ticks(5)
+    )
     ends = across(across.low), up(up.low), across(across.high), up(up.high)
-    axes = left_axis(up, form) + bottom_axis(across, FLOOR, name, form)
+    axes = Markup("").join(lines) + bottom_axis(across, FLOOR, name, form)
     return axes + segment(*ends, "diagonal")
 
 
@@ -294,9 +291,8 @@ def confusion(matrix: Array, classes: Sequence[str]) -> Markup:
         x, y = left + column * side, left + row * side
         kind, opacity = "right" if row == column else "wrong", round(0.12 + 0.88 * share, 3)
         area = {"x": x, "y": y, "width": side - gap, "height": side - gap}
-        marks.append(
-            tag("rect", class_=f"cell {kind}", **area, fill_opacity=opacity if share else 0.0)
-        )
+        area["fill_opacity"] = opacity if share else 0.0
+        marks.append(tag("rect", class_=f"cell {kind}", **area))
         if share and side >= (WIDTH - 110) / MAX_COUNTS:
             style = "count middle strong" if share > 0.45 else "count middle"
             middle, text = x + (side - gap) / 2, number(int(matrix[row, column]))
@@ -328,8 +324,7 @@ def example_map(
     """
     low, high = np.quantile(points, (0.01, 0.99), axis=0)
     slack = 0.5 * (high - low).max()
-    low = np.maximum(points.min(0), low - slack)
-    high = np.minimum(points.max(0), high + slack)
+    low, high = np.maximum(points.min(0), low - slack), np.minimum(points.max(0), high + slack)
     unit = (WIDTH - 12) / max((high - low).max(), 1e-12)
     height = max((high - low)[1] * unit, (WIDTH - 12) / 3)
     middle = np.array([WIDTH / 2, height / 2 + 6])
@@ -345,8 +340,8 @@ def example_map(
         title = tag("title", f"{cut(ids[i], 80)}: {cut(label, 80)}, {source}")
         style, radius = (f"at {styles[i]} given", 3.4) if given[i] else (f"at {styles[i]}", 2.2)
         shape = {"cx": round(x, 1), "cy": round(y, 1), "r": radius}
-        fill_opacity = round(float(opacity[i]), 2)
-        marks.append(tag("circle", title, class_=style, **shape, fill_opacity=fill_opacity))
+        shape["fill_opacity"] = round(float(opacity[i]), 2)
+        marks.append(tag("circle", title, class_=style, **shape))
     spoken = f"{int(given.sum())} labeled and {int((~given).sum())} unlabeled examples."
     return chart("map", "Map of the examples", spoken, height + 12, *marks), legend
 

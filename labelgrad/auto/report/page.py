@@ -24,6 +24,7 @@ from labelgrad.auto.result import Result
 from labelgrad.training.evaluation import reliability
 
 HERE = Path(__file__).parent
+PARTS = ("common.css", "page.css", "page.js")
 MAX_EXAMPLES, MAX_COLUMNS, THUMBNAIL = 48, 6, 96
 MAP_UNLABELED, MAP_LABELED = 2000, 500  # dots on the map
 MOST_PAIRS = 8  # of classes that are mistaken for each other
@@ -71,8 +72,8 @@ def render(
     str
         One page that needs no other file.
     """
-    style = "".join((HERE / name).read_text("utf-8") for name in ("common.css", "page.css"))
-    script = (HERE / "page.js").read_text("utf-8")
+    common, own, script = ((HERE / each).read_text("utf-8") for each in PARTS)
+    style = common + own
     about, task = result.about, result.task
     form: Format = percent if task.classes else number
     is_imputed = result.labels["source"] == "imputed"
@@ -152,8 +153,8 @@ def _example(views: ExampleViews, place: int, row: dict[str, Any]) -> dict[str, 
     """One example of the gallery, by its row of a table with the id first."""
     view = views.view(place)
     image = views.image(place, THUMBNAIL) if view.image else None
-    shown = [name for name in row if name in ("label", "prediction", "given")]
-    texts = {n: number(row[n]) if isinstance(row[n], float) else str(row[n]) for n in shown}
+    shown = {name: row[name] for name in ("label", "prediction", "given") if name in row}
+    texts: Any = {n: number(x) if isinstance(x, float) else str(x) for n, x in shown.items()}
     return {
         "id": str(next(iter(row.values()))),
         "confidence": row["confidence"],
@@ -182,16 +183,16 @@ def _leaderboard(evaluation: Evaluation, form: Format) -> dict[str, Any]:
 def _held_out(result: Result) -> dict[str, Any]:
     """Calibration and mistakes of the kept model, or of the ensemble where it was not scored."""
     context: dict[str, Any] = {"calibration": None, "confusion": None, "pairs": [], "scatter": None}
-    held_out, task = result.held_out, result.task
-    prediction = held_out.predictions.get("student", held_out.predictions.get("ensemble"))
-    if prediction is None or not len(held_out.y):
+    y, task, predictions = result.held_out.y, result.task, result.held_out.predictions
+    if not len(y):
         return context
+    prediction = predictions.get("student", predictions["ensemble"])
     if not task.classes:
-        truth, predicted = (np.array(task.display(v)) for v in (held_out.y, prediction[:, 0]))
+        truth, predicted = (np.array(task.display(v)) for v in (y, prediction[:, 0]))
         return context | {"scatter": charts.scatter(truth, predicted)}
-    found, classes = reliability(np.exp(prediction), held_out.y), task.classes
+    found, classes = reliability(np.exp(prediction), y), task.classes
     matrix = np.zeros((len(classes), len(classes)), dtype=int)
-    np.add.at(matrix, (held_out.y, prediction.argmax(1)), 1)
+    np.add.at(matrix, (y, prediction.argmax(1)), 1)
     wrong = matrix * ~np.eye(len(classes), dtype=bool)
     order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_PAIRS]
     pairs = [divmod(int(place), len(classes)) for place in order if wrong.flat[place]]
@@ -218,12 +219,10 @@ def _map(result: Result, dataset: Dataset) -> dict[str, Any]:
         return {"map": None}
     pca = PCA(2, svd_solver="randomized", random_state=result.config.seed % 2**32)
     points = pca.fit_transform(features)
-    table = result.labels[rows.tolist()]
-    confidence = table["confidence"].cast(pl.Float64).fill_null(math.nan).to_numpy()
+    ids, labels, confidence = result.labels[rows.tolist(), [0, 1, 2]]
+    certain = confidence.cast(pl.Float64).fill_null(math.nan).to_numpy()
     given = np.arange(len(rows)) >= len(unlabeled)
-    chart, legend = charts.example_map(
-        points, table.to_series(0).to_list(), table["label"].to_list(), confidence, given
-    )
+    chart, legend = charts.example_map(points, ids.to_list(), labels.to_list(), certain, given)
     variance = float(pca.explained_variance_ratio_.sum())
     return {"map": chart, "map_legend": legend, "map_variance": variance}
 
@@ -262,10 +261,10 @@ def _environment() -> jinja2.Environment:
 def _policy(style: str, script: str) -> str:
     """What the browser may load: this style, this script, images within the file; no more."""
     both = (hashlib.sha256(text.encode()).digest() for text in (style, script))
-    digests = [b64encode(each).decode() for each in both]
+    one, two = (b64encode(each).decode() for each in both)
     return (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{digests[0]}'; "
-        f"script-src 'sha256-{digests[1]}'; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; img-src data:; style-src 'sha256-{one}'; script-src 'sha256-{two}'; "
+        f"base-uri 'none'; form-action 'none'"
     )
 
 
