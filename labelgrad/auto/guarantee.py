@@ -68,23 +68,19 @@ def evidence(result: Result, log: AnnotationLog) -> Evidence:
     unlabeled are no longer like the rest. Held-out predictions are the ensemble's, so that they
     say nothing of labels that another model imputed.
     """
-    table, discarded = result.labels, []
-    source = table["source"]
-    imputed = np.flatnonzero((source == "imputed").to_numpy())
+    ids, source, discarded = result.labels.to_series(0), result.labels["source"], []
+    imputed, random = (np.flatnonzero((source == one).to_numpy()) for one in ("imputed", "random"))
     audit = audit_of(log, result.digest)
-    is_audited = table.to_series(0).is_in(list(audit.labels)) & (source == "imputed")
-    rows = is_audited.arg_true()
-    place = dict(zip(table.to_series(0)[rows], rows, strict=True))
+    rows = (ids.is_in(list(audit.labels)) & (source == "imputed")).arg_true()
+    place = dict(zip(ids[rows], rows, strict=True))
     audited = {place[name]: label for name, label in audit.labels.items() if name in place}
-    earlier = sum(one.model != result.digest for one in log.newest(audits=True))
-    if earlier:
+    if earlier := sum(one.model != result.digest for one in log.newest(audits=True)):
         discarded.append(
             f"{_count(earlier, 'audit')} drawn before the last training no longer "
             f"{'counts' if earlier == 1 else 'count'}, because the training could have used what "
             f"they showed."
         )
-    random = np.flatnonzero((source == "random").to_numpy())
-    added, reason = len(table) - len(imputed) - len(random), ""
+    added, reason = len(ids) - len(imputed) - len(random), ""
     if result.about.learned_from is not None:
         reason = (
             f"do not count, because examples beyond the {result.about.learned_from:,} that were "
@@ -137,33 +133,31 @@ class Guarantee:
     @property
     def summary(self) -> str:
         """The guarantee, or why there is none and what is needed."""
-        rate, confidence = _percent(self.max_error_rate), _percent(self.confidence)
-        n = len(self.evidence.imputed)
+        rate, n = _percent(self.max_error_rate), len(self.evidence.imputed)
         if not len(self.labels):
-            found = (
+            what = (
                 f"No labels can be guaranteed to have an error rate of at most {rate}: "
                 f"{self.basis} bound the error rate of all {n:,} imputed labels by "
                 f"{_percent(self.bound)} only. At least {_count(self.more_audits, 'more audit')} "
                 f"without a mistake are needed before you ask again."
             )
-            return " ".join([found, *self.evidence.discarded])
+            return " ".join([what, *self.evidence.discarded])
         by_hand = len(self.labels) - self.imputed
         also = f" and {_count(by_hand, 'audited label')}" if by_hand else ""
         selected = f"{self.imputed:,} of {n:,} imputed labels{also}"
+        what = f"At most {rate} of {selected} are wrong"
         if self.rest_by_hand:
             what = (
                 f"{selected} are selected. Once a person has labeled the other "
                 f"{n - len(self.labels):,} examples, at most {rate} of all {n:,} labels are wrong"
             )
-        else:
-            what = f"At most {rate} of {selected} are wrong"
-        sentences = [f"{what}, with {confidence} confidence ({self.basis})."]
+        what += f", with {_percent(self.confidence)} confidence ({self.basis})."
         if self.rests_on < len(self.evidence):
-            sentences.append(
-                f"This rests on the first {self.rests_on:,} of the random labels, with which a "
+            what += (
+                f" This rests on the first {self.rests_on:,} of the random labels, with which a "
                 f"guarantee was asked for before; a later one needs half as many again."
             )
-        return " ".join([*sentences, *self.evidence.discarded])
+        return " ".join([what, *self.evidence.discarded])
 
 
 class GuaranteeFinder:
@@ -191,10 +185,7 @@ class GuaranteeFinder:
         look: bool = True,
     ):
         if not isinstance(result.task, Classification):
-            raise ValueError(
-                "A guarantee counts wrong labels, and values are never exactly right; prevalence "
-                "gives their mean with an interval."
-            )
+            raise ValueError("Values are never exactly right; prevalence gives their mean instead.")
         log = log_of(result) if log is None else log
         self.result, self.evidence, self.confidence = result, evidence(result, log), confidence
         labels, random = len(self.evidence), len(self.evidence.random)
@@ -209,11 +200,10 @@ class GuaranteeFinder:
         """The imputed labels, with held-out random labels appended, and which are wrong."""
         table, known = self.result.labels, self.evidence
         uncertainty = 1 - table["confidence"].to_numpy()[known.imputed].astype(float)
-        label = table["label"]
-        wrong = [label[row] != answer for row, answer in known.audited.items()]
+        wrong = [table["label"][row] != answer for row, answer in known.audited.items()]
         unsure, missed = out_of_fold(self.result, known.random)
-        matched = match_ranks(uncertainty, unsure) if len(unsure) and len(uncertainty) else unsure
         n = len(uncertainty)
+        matched = match_ranks(uncertainty, unsure) if len(unsure) and n else unsure
         audited = np.searchsorted(known.imputed, np.fromiter(known.audited, dtype=int))
         return AuditSample(
             np.concatenate([uncertainty, matched]),
@@ -324,9 +314,9 @@ def guarantee_table(result: Result, log: AnnotationLog | None = None) -> Guarant
     try:
         finder = GuaranteeFinder(result, log)
         for rate in RATES:
-            plain, by_hand = finder.find(rate), finder.find(rate, rest_by_hand=True)
-            counts = {"selected": plain.imputed, "rest_by_hand": by_hand.imputed}
-            rows.append({"max_error_rate": rate, **counts, "more": plain.more_audits})
+            plain, by_hand = finder.find(rate), finder.find(rate, rest_by_hand=True).imputed
+            row = {"max_error_rate": rate, "selected": plain.imputed, "rest_by_hand": by_hand}
+            rows.append(row | {"more": plain.more_audits})
     except ValueError as error:  # no random labels, or values
         return GuaranteeTable(str(error))
     sentences = [f"From {plain.basis}, with 95 % confidence.", *finder.evidence.discarded]
@@ -338,15 +328,14 @@ def out_of_fold(result: Result, rows: Array) -> tuple[Array, Array]:
 
     The only label of a class was never held out: it counts as a confident mistake.
     """
-    held_out = result.held_out
+    held_out, label = result.held_out, codes(result.labels["label"])
     mine = np.isin(held_out.rows, rows)
     predicted = log_normalize(held_out.predictions["ensemble"][mine].astype(float))
     unsure = 1 - np.exp(predicted.max(1, initial=-np.inf))
-    wrong = predicted.argmax(1) != held_out.y[mine] if mine.any() else np.zeros(0, dtype=bool)
-    given = codes(result.labels["label"])[(result.labels["source"] != "imputed").to_numpy()]
-    counts = np.bincount(given, minlength=len(result.task.classes))
-    never = codes(result.labels["label"])[np.setdiff1d(rows, held_out.rows)]
-    alone = int((counts[never] == 1).sum())
+    wrong = predicted.argmax(1) != held_out.y[mine]
+    is_given = (result.labels["source"] != "imputed").to_numpy()
+    counts = np.bincount(label[is_given], minlength=len(result.task.classes))
+    alone = int((counts[label[np.setdiff1d(rows, held_out.rows)]] == 1).sum())
     return np.append(unsure, np.zeros(alone)), np.append(wrong, np.ones(alone, dtype=bool))
 
 
@@ -356,8 +345,7 @@ def no_evidence(result: Result, known: Evidence, what: str) -> str:
         return f"{what} is about imputed labels, and every example of this run has a label."
     counts = result.labels["source"].cast(pl.String).value_counts(sort=True).rows()
     each = ", ".join(f"{count:,} {source}" for source, count in counts)
-    level = look_confidence(CONFIDENCE)
-    needed = audits_needed(0.05, len(known.imputed), confidence=level)
+    needed = audits_needed(0.05, len(known.imputed), confidence=look_confidence(CONFIDENCE))
     number = f"only {len(known):,}" if len(known) else "none"
     advice = (
         f"{what} needs labels sampled at random, and this run has {number} (by source: {each}). "

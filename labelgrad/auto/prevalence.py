@@ -9,7 +9,7 @@ and added as they are:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -84,17 +84,14 @@ def prevalence(result: Result, *, confidence: float = CONFIDENCE) -> Prevalence:
     """
     known = evidence(result, log_of(result))
     columns = _Columns(result, known)
-    samples = [sample for sample in (columns.audited(), columns.random()) if sample is not None]
+    samples = [*columns.audited(), *columns.random()]
     drawn = sum(len(sample.truth) for sample in samples)
     if drawn <= max((sample.folds for sample in samples), default=1):
         raise ValueError(no_evidence(result, known, "An interval"))
     n, truth = len(result.labels), np.concatenate([sample.truth for sample in samples])
     is_gap = np.isnan(truth).any(1)
     if is_gap.any() and not columns.classes:
-        raise ValueError(
-            "The mean of values needs a label for every audited example; label the "
-            f"{int(is_gap.sum())} that were left out."
-        )
+        raise ValueError(f"A mean needs every audited label; {is_gap.sum()} were left out.")
     value, low, high = _combine(samples, n, confidence, gaps=None)
     if is_gap.any():  # whatever a gap is, its share of a class is between 0 and 1
         low = _combine(samples, n, confidence, gaps=0.0)[1]
@@ -107,20 +104,18 @@ def prevalence(result: Result, *, confidence: float = CONFIDENCE) -> Prevalence:
     else:
         mean = prediction_powered(0.0, truth[:, 0], n, extra_residual=0.0, confidence=confidence)
         alone = [(float(mean[0]), float(mean[1]), float(mean[2]))]
-    table = {
-        "name": columns.classes or ["mean"],
-        **dict(zip(ENDS, (value, low, high), strict=True)),
-        **{f"{end}_by_labels": x for end, x in zip(ENDS, zip(*alone, strict=True), strict=True)},
-    }
-    return Prevalence(pl.DataFrame(table), len(truth), n, confidence, known.discarded)
+    numbers = np.concatenate([np.stack([value, low, high], axis=1), alone], axis=1)
+    table = pl.DataFrame(numbers, [*ENDS, *(f"{end}_by_labels" for end in ENDS)])
+    names = pl.Series("name", columns.classes or ["mean"])
+    table = table.insert_column(0, names)
+    return Prevalence(table, len(truth), n, confidence, known.discarded)
 
 
 def _combine(
     samples: Sequence[Sample], n: int, confidence: float, gaps: float | None
 ) -> tuple[Array, Array, Array]:
     """Estimate and ends for each column; a gap is taken as predicted, or as a number."""
-    drawn = sum(len(sample.truth) for sample in samples)
-    others, predicted = np.zeros(1), np.zeros(1)
+    drawn, others, predicted = sum(len(one.truth) for one in samples), np.zeros(1), np.zeros(1)
     for sample in samples:
         weight = len(sample.truth) / drawn / n
         others = others + weight * sample.others
@@ -150,52 +145,42 @@ class _Columns:
             self.classes += sorted(answers - set(self.classes))
         self.width = len(self.classes) or 1
         self.label = codes(result.labels["label"])
-        self.given = np.setdiff1d(np.arange(len(result.labels)), known.imputed)
 
-    def audited(self) -> Sample | None:
+    def audited(self) -> Iterator[Sample]:
         """The audits, out of all imputed labels."""
         known = self.known
         if not known.audited:
-            return None
+            return
         rows, n = np.fromiter(known.audited, dtype=int), len(known.imputed)
         places, label = np.searchsorted(known.imputed, rows), self.label[known.imputed]
-        truth = self._truth(known.audited.values())
-        if not self.classes:
-            mean, predictions = label.mean(keepdims=True), label[places, None]
-        else:
-            confidence = self.result.labels["confidence"].to_numpy()[known.imputed]
-            found = (label, confidence.astype(float), self.width)
-            mean, predictions = top_probabilities(*found, places)
-        return Sample(n, mean, predictions, truth, self._sum(self.given))
+        mean, predictions = label.mean(keepdims=True), label[places, None]
+        if self.classes:
+            confidence = self.result.labels["confidence"].to_numpy()[known.imputed].astype(float)
+            mean, predictions = top_probabilities(label, confidence, self.width, places)
+        yield Sample(n, mean, predictions, self._truth(known.audited.values()), self.others())
 
-    def random(self) -> Sample | None:
+    def random(self) -> Iterator[Sample]:
         """Labels sampled at random, with the out-of-fold predictions of their folds."""
         held_out, task = self.result.held_out, self.result.task
-        mine = np.isin(held_out.rows, self.known.random)
-        means = held_out.fold_means
+        mine, means = np.isin(held_out.rows, self.known.random), held_out.fold_means
         if not mine.any():
-            return None
+            return
         predicted = held_out.predictions["ensemble"][mine].astype(float)
         if isinstance(task, Regression):
             predicted, means = (task.mean + task.scale * one[:, :1] for one in (predicted, means))
         else:
             predicted = np.exp(log_normalize(predicted))
-        predicted, means = self._wide(predicted), self._wide(means)
+        wider = ((0, 0), (0, self.width - predicted.shape[1]))  # by classes that only audits have
+        predicted, means = np.pad(predicted, wider), np.pad(means, wider)
         rows, n = held_out.rows[mine], len(self.known.imputed)
         total = n * means[held_out.fold[mine]].mean(0) + predicted.sum(0)
-        count = n + len(rows)
-        truth = self._truth(self.result.labels["label"][rows])
-        others = self._sum(np.setdiff1d(self.given, rows))
-        return Sample(count, total / count, predicted, truth, others, len(means))
+        count, truth = n + len(rows), self._truth(self.result.labels["label"][rows])
+        yield Sample(count, total / count, predicted, truth, self.others(rows), len(means))
 
     def seen(self) -> Array:
         """How many examples are known to be of each class."""
         audited: Array = np.nansum(self._truth(self.known.audited.values()), axis=0)
-        return self._sum(self.given) + audited
-
-    def _wide(self, columns: Array) -> Array:
-        """Columns of the run's classes, with zeros for classes that only audits have."""
-        return np.pad(columns, ((0, 0), (0, self.width - columns.shape[1])))
+        return self.others() + audited
 
     def _truth(self, labels: Iterable[Any]) -> Array:
         """Labels as (labels, columns); NaN where there is none."""
@@ -206,7 +191,9 @@ class _Columns:
         ]
         return np.array(rows, dtype=float).reshape(-1, self.width)
 
-    def _sum(self, rows: Array) -> Array:
+    def others(self, but: Sequence[int] | Array = ()) -> Array:
+        """The sum over all examples whose labels are given, but for some rows."""
+        label = np.delete(self.label, np.union1d(self.known.imputed, but).astype(int))
         if not self.classes:
-            return np.array([self.label[rows].sum()])
-        return np.bincount(self.label[rows], minlength=self.width).astype(float)
+            return np.array([label.sum()])
+        return np.bincount(label, minlength=self.width).astype(float)
