@@ -29,6 +29,10 @@ SOURCE_OF_ANNOTATION = {
     "page": "accepted",
     "audit": "audit",
 }
+COLUMNS = (  # after the id; only values have a standard deviation
+    *("label", "confidence", "std", "source", "prediction", "prediction_confidence", "entropy"),
+    *("neighbours", "neighbour_disagreement", "ood_score", "unknown_probability"),
+)
 NEIGHBOURS = 3
 ROWS_AT_ONCE = 2**17  # that are written, or named
 NUMBERS_AT_ONCE = 2**22  # of predictions
@@ -244,32 +248,19 @@ def csv_pieces(table: pl.DataFrame) -> Iterator[bytes]:
 def read_labels(path: Path, task: Task, id_name: str) -> pl.DataFrame:
     """The table in a `labels.csv`; an error says what is wrong with a file that was changed."""
     target: Any = pl.Enum(task.classes) if isinstance(task, Classification) else pl.Float64
-    number = pl.Float32
-    schema: dict[str, Any] = {
-        id_name: pl.String,
-        "label": target,
-        "confidence": number,
-        **({} if isinstance(task, Classification) else {"std": number}),
-        "source": pl.Enum(SOURCES),
-        "prediction": target,
-        "prediction_confidence": number,
-        "entropy": number,
-        "neighbours": target,
-        "neighbour_disagreement": number,
-        "ood_score": number,
-        "unknown_probability": number,
-    }
-    head = pl.read_csv(path, n_rows=0, infer_schema=False).columns
-    if head != list(schema):
-        raise ValueError(f"its columns must be {', '.join(schema)}")
-    table = pl.read_csv(path, schema=schema)
+    types: dict[str, Any] = {"source": pl.Enum(SOURCES), id_name: pl.String}
+    types |= dict.fromkeys(("label", "prediction", "neighbours"), target)
+    names = [id_name, *(name for name in COLUMNS if name != "std" or not task.classes)]
+    if pl.read_csv(path, n_rows=0, infer_schema=False).columns != names:
+        raise ValueError(f"its columns must be {', '.join(names)}")
+    table = pl.read_csv(path, schema={name: types.get(name, pl.Float32) for name in names})
     if table["label"].null_count() or table["source"].null_count():
         raise ValueError("a row has no label or no source")
     for name, dtype in table.schema.items():
         if dtype.is_float():
             column = table[name].drop_nulls()
             most = 1.0 if "confidence" in name or "probability" in name else np.inf
-            least = 0.0 if dtype == number else -np.inf
+            least = 0.0 if dtype == pl.Float32 else -np.inf
             if not (column.is_finite().all() and column.is_between(least, most).all()):
                 raise ValueError(f"{name} has a number out of range")
     return table

@@ -58,15 +58,15 @@ class HeldOut:
     fold_means: Array  # (folds, columns): the mean over unlabeled examples, without each fold
     predictions: Mapping[str, Array]  # by model, (n, columns); also "ensemble" and "student"
 
-    def check(self, examples: int, task: Task) -> None:
+    def check(self, examples: int, columns: int) -> None:
         """Refuse arrays that do not fit together, or a run of so many examples."""
-        n, folds = len(self.rows), int(self.fold.max()) + 1 if len(self.fold) else 0
+        n, folds = len(self.rows), int(self.fold.max(initial=-1)) + 1
         _check("rows", self.rows, (n,), below=examples)
         _check("fold", self.fold, (n,), below=folds)
         _check("y", self.y, (n,))
-        _check("fold_means", self.fold_means, (folds, task.columns))
+        _check("fold_means", self.fold_means, (folds, columns))
         for name, one in self.predictions.items():
-            _check(name, one, (n, task.columns))
+            _check(name, one, (n, columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +100,8 @@ def _check(name: str, array: Array, shape: Sequence[int], below: int | None = No
 
 def pack_arrays(of: HeldOut | UnlabeledPredictions) -> bytes:
     """All arrays as a file."""
-    arrays = dict(vars(of))
-    for name, one in arrays.pop("predictions").items():
-        arrays[BY + name] = one
+    arrays = vars(of) | {BY + name: one for name, one in of.predictions.items()}
+    del arrays["predictions"]
     return save_arrays({name: np.ascontiguousarray(one) for name, one in arrays.items()})
 
 
@@ -247,12 +246,9 @@ class Result:
 
     @cached_property
     def _ensemble(self) -> FittedModel:
-        found = self.load_ensemble() if self.load_ensemble else self.ensemble
-        if found is None:
-            raise ValueError(
-                "This run has no saved ensemble; fit again with keep_ensemble (--keep-ensemble)."
-            )
-        return found
+        if found := self.load_ensemble() if self.load_ensemble else self.ensemble:
+            return found
+        raise ValueError("This run has no saved ensemble; fit again with keep_ensemble.")
 
     def report(self, path: str | Path = REPORT) -> Path:
         """Write the report, one page that needs nothing else, and give its path."""
@@ -288,14 +284,14 @@ class Result:
             return filled.collect()
         frame = nw.from_native(source.data, eager_only=True)
         names = filled.collect_schema().names()
-        target = getattr(self.predictor.preprocessor, "target", None) or ""
-        place = names.index(target) if target else len(source.schema)
-        new = filled.select(names[place], *names[-2:]).collect()
-        backend = nw.get_native_namespace(frame)
+        target = getattr(self.predictor.preprocessor, "target", None) or names[-3]
+        place, added = names.index(target), names[-2:]
         own = [*frame.columns, *names[len(frame.columns) :]]  # as the data frame writes them
         columns = [
-            nw.new_series(name, cells.to_list(), backend=backend)
-            for name, cells in zip((own[place], *names[-2:]), new, strict=True)
+            nw.new_series(name, cells.to_list(), backend=nw.get_native_namespace(frame))
+            for name, cells in zip(
+                (own[place], *added), filled.select(target, *added).collect(), strict=True
+            )
         ]
         dtype = frame.schema.get(own[place], nw.String())
         if self.task.classes and dtype not in (nw.String, nw.Object):
@@ -306,49 +302,43 @@ class Result:
         self, path: str | Path, data: Any = None, *, labels: pl.DataFrame | None = None
     ) -> None:
         """Write what `table` gives; the name of the file decides its format."""
-        source, filled = self._filled_in(data, labels)
-        suffix = suffix_of(Path(path))
-        write_whole(Path(path), table_pieces(filled, suffix, source.separator, self.config.cache))
+        write_whole(Path(path), self._table_pieces(suffix_of(Path(path)), data, labels))
 
     @property
     def table_file(self) -> str | None:
         """The name of the table with labels in the run folder, if a file was fitted."""
-        is_file = self.source is not None and self.source.is_file
-        return TABLE + table_suffix(self.source.data) if self.source and is_file else None
+        if self.source is None or not self.source.is_file:
+            return None
+        return TABLE + table_suffix(self.source.data)
+
+    def _table_pieces(
+        self, suffix: str, data: Any = None, labels: pl.DataFrame | None = None
+    ) -> Iterable[bytes]:
+        source, filled = self._filled_in(data, labels)
+        return table_pieces(filled, suffix, source.separator, self.config.cache)
 
     def _filled_in(self, data: Any, labels: pl.DataFrame | None) -> tuple[Source, pl.LazyFrame]:
         """The table, and the same with labels."""
-        preprocessor, every, data = self.predictor.preprocessor, self.labels, _path(data)
+        preprocessor, every, source = self.predictor.preprocessor, self.labels, self.source
         if not isinstance(preprocessor, TablePreprocessor):
             raise ValueError(f"The run is of {preprocessor.kind}, and not of a table.")
-        source = self.source
         if data is not None or source is None:
-            data = _path(self.about.data) if data is None else data
+            data = _path(self.about.data if data is None else data)
             if data is None or (isinstance(data, Path) and not data.exists()):
-                raise ValueError(
-                    f"The table that was fitted is not at hand ({data or 'a data frame'}); give "
-                    f"it to `table` or `save_table` of the result."
-                )
-            source = with_unlabeled(
-                open_source(data, self.config), preprocessor.target, self.config
-            )
+                where = data or "a data frame"
+                raise ValueError(f"The fitted table is not at hand ({where}); give it to `table`.")
+            source = open_source(data, self.config)
+            source = with_unlabeled(source, preprocessor.target, self.config)
         if source.rows != len(every):
-            raise ValueError(
-                f"{source.name} has {source.rows} rows, and the run has {len(every)} examples; "
-                f"give the table that was fitted."
-            )
+            counts = f"{source.rows} rows, and the run has {len(every)} examples"
+            raise ValueError(f"{source.name} has {counts}; give the table that was fitted.")
         if labels is not None:
-            ids, names = every.columns[0], [name for name in FILLED_IN if name in every.columns]
-            texts: Any = dict.fromkeys(
-                ["source", *(["label"] if self.task.classes else [])], pl.String
-            )
-            every, chosen = (each.select(ids, *names).cast(texts) for each in (every, labels))
-            both = every.join(chosen, on=ids, how="left", suffix=" chosen", maintain_order="left")
-            is_chosen, known = pl.col("source chosen").is_not_null(), pl.col("source") != "imputed"
-            every = both.select(
-                pl.when(is_chosen).then(f"{name} chosen").when(known).then(name).alias(name)
-                for name in names
-            )
+            ids, *names = [self.id_name, *(each for each in FILLED_IN if each in every.columns)]
+            texts: Any = {pl.Enum: pl.String, pl.Categorical: pl.String}
+            known, chosen = (each.select(ids, *names).cast(texts) for each in (every, labels))
+            known = known.filter(pl.col("source") != "imputed").join(chosen, on=ids, how="anti")
+            some = pl.concat([chosen, known], how="vertical_relaxed")
+            every = every.select(ids).join(some, on=ids, how="left", maintain_order="left")
         return source, filled_in(source, preprocessor.target, every)
 
     def contents(self) -> dict[str, bytes | Iterable[bytes]]:
@@ -360,15 +350,10 @@ class Result:
             "config": self.config.to_dict(),
             "ids": ids_digest(self.labels),
         }
-        table: dict[str, Iterable[bytes]] = {}
-        if self.table_file is not None:
-            source, filled = self._filled_in(None, None)
-            suffix = self.table_file.removeprefix(TABLE)
-            pieces = table_pieces(filled, suffix, source.separator, self.config.cache)
-            table[self.table_file] = pieces
+        name = self.table_file
         return {
             LABELS: csv_pieces(self.labels),
-            **table,
+            **({name: self._table_pieces(name.removeprefix(TABLE))} if name else {}),
             HELD_OUT: pack_arrays(self.held_out),
             PREDICTIONS: pack_arrays(self.base_model_predictions),
             **self.predictor.files(),
@@ -415,10 +400,11 @@ def read_result(manifest: Manifest, network: Any, options: Mapping[str, Any]) ->
         changed = digest_of_file(path) != manifest.files.get(LABELS)
     with manifest.using(HELD_OUT):
         held_out = HeldOut(**_unpack_arrays(manifest.read(HELD_OUT)))
-        held_out.check(len(labels), predictor.task)
+        held_out.check(len(labels), predictor.task.columns)
     with manifest.using(PREDICTIONS):
         predictions = UnlabeledPredictions(**_unpack_arrays(manifest.read(PREDICTIONS)))
         predictions.check(len(labels))
+    ensemble = partial(read_ensemble, manifest, predictor)
     return Result(
         labels,
         evaluation,
@@ -430,7 +416,5 @@ def read_result(manifest: Manifest, network: Any, options: Mapping[str, Any]) ->
         page=manifest.read(REPORT).decode(),
         folder=manifest.folder,
         load_notes=(f"{LABELS} was changed after the run.",) if changed else (),
-        load_ensemble=partial(read_ensemble, manifest, predictor)
-        if INDEX in manifest.files
-        else None,
+        load_ensemble=ensemble if INDEX in manifest.files else None,
     )

@@ -81,9 +81,7 @@ class Manifest:
         if not isinstance(files, dict) or any(
             Path(name).is_absolute() or ".." in Path(name).parts for name in files
         ):
-            raise ValueError(
-                f"{folder / MANIFEST} does not list files of its folder; fit again into another."
-            )
+            raise ValueError(f"{folder / MANIFEST} lists files elsewhere; fit into another folder.")
         return cls(folder, {name: str(one) for name, one in files.items()})
 
     def read(self, name: str, most: int | None = None) -> bytes:
@@ -105,10 +103,8 @@ class Manifest:
         try:
             yield
         except ModuleNotFoundError as error:
-            raise ImportError(
-                f"{self.folder / name} needs {error.name}, which is not installed; pip install "
-                f"{error.name}."
-            ) from None
+            needed = f"{error.name}, which is not installed; pip install {error.name}"
+            raise ImportError(f"{self.folder / name} needs {needed}.") from None
         except ImportError:
             raise
         except Exception as error:  # of safetensors, skops, PyTorch or polars, over many lines
@@ -193,8 +189,7 @@ class RunFolder:
         for each in fields(resolved):
             if each.name not in given and f'"{OWN}"' in json.dumps(saved.get(each.name)):
                 raise ValueError(
-                    f"The run in {self.folder} was begun with an object as `{each.name}`, which no "
-                    f"file holds; resume it in Python with the same `{each.name}`."
+                    f"{self.folder} was begun with an object as `{each.name}`; give it again."
                 )
         return resolved
 
@@ -226,10 +221,8 @@ class RunFolder:
         trained_with = {k: v for k, v in options.items() if k not in NOT_TRAINED_WITH}
         weak = None if config.weak_labels is None else digest_of_file(Path(config.weak_labels))
         if self.saved.get("weak_labels") not in (None, weak) and "weak_labels" not in self.options:
-            raise ValueError(
-                f"{config.weak_labels} has changed since the run in {self.folder} was begun; put "
-                f"it back, or name the file again with `weak_labels`."
-            )
+            hint = "put it back, or name it again with `weak_labels`"
+            raise ValueError(f"{config.weak_labels} has changed since the run was begun; {hint}.")
         everything = [trained_with, found, weak, digest_of(np.asarray(dataset.y).tobytes())]
         self.key = digest_of(json.dumps(everything).encode())[:12]
         before = [key for key in self.saved.get("checkpoints", []) if key != self.key]
@@ -286,19 +279,18 @@ def load(path: str | Path, network: Any = None, **options: Any) -> Result:
 
 def _read_sealed(path: Path) -> dict[str, Any]:
     """What a JSON file of this format holds; an error says what to do with another one."""
-    again = "fit again into another folder"
     try:
         saved = read_sealed(path.read_bytes())
+        if saved.get("format") != FORMAT:
+            raise ValueError(
+                f"it is by labelgrad {saved.get('version')} in format {saved.get('format')}, and "
+                f"this is {labelgrad.__version__} with format {FORMAT}"
+            )
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{path} is damaged or of an earlier version of labelgrad ({error}); {again}."
+            f"{path} is damaged, of an earlier version of labelgrad or of a later one ({error}); "
+            f"fit again into another folder."
         ) from None
-    if saved.get("format") != FORMAT:
-        raise ValueError(
-            f"{path} was written by labelgrad {saved.get('version')} in format "
-            f"{saved.get('format')}, and this is {labelgrad.__version__} with format {FORMAT}; "
-            f"{again}, or use that version."
-        )
     return saved
 
 
@@ -310,21 +302,15 @@ def _check_usable(folder: Path, *, resume: bool) -> dict[str, Any]:
     if not path.exists():
         foreign = [name for name in (*FILES, MANIFEST) if (folder / name).exists()]
         if foreign:
-            raise ValueError(
-                f"{folder} holds a {foreign[0]} but no {CONFIG} of a run; choose another folder."
-            )
+            what = f"a {foreign[0]} but no {CONFIG} of a run"
+            raise ValueError(f"{folder} holds {what}; choose another folder.")
         return {}
     if not resume:
-        raise ValueError(
-            f"{folder} already holds a run; resume it (labelgrad fit --resume), or choose another "
-            f"folder."
-        )
+        raise ValueError(f"{folder} already holds a run; resume it, or choose another folder.")
     saved = _read_sealed(path)
     for name, kind in (("config", dict), ("fingerprint", str), ("checkpoints", list)):
         if not isinstance(saved.get(name), kind):
-            raise ValueError(
-                f"{path} is damaged (it has no {name}); fit again into another folder."
-            )
+            raise ValueError(f"{path} is damaged (no {name}); fit again into another folder.")
     return saved
 
 
@@ -389,10 +375,8 @@ def _lock(folder: Path) -> int | None:
             owner = os.pread(handle, 20, 0).decode("ascii", "replace") or "that has just begun"
             os.close(handle)
             if isinstance(error, BlockingIOError):
-                raise ValueError(
-                    f"{folder} is in use by process {owner}; wait until it is done, or choose "
-                    f"another folder."
-                ) from None
+                wait = "wait until it is done, or choose another folder"
+                raise ValueError(f"{folder} is in use by process {owner}; {wait}.") from None
             if error.errno not in NO_LOCKS:
                 raise
             path.unlink(missing_ok=True)
