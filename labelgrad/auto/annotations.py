@@ -31,11 +31,20 @@ from labelgrad.nearest import did_you_mean
 FILE = "annotations.jsonl"
 AUDIT = "audit"
 HOW = ("correction", "accept", "choose", "page", AUDIT)
+WRITTEN = {"ids": "draw", "labels": "look"}  # fields by which a line is known for what it is
 Label = str | float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What all lines of a log have."""
+
+    time: float = 0.0  # seconds since 1970
+    line: int = 0  # of the log, from 1
+
+
 @dataclass(frozen=True)
-class Annotation:
+class Annotation(Entry):
     """The label that a person gave an example, and what was shown to them."""
 
     id: str
@@ -45,43 +54,32 @@ class Annotation:
     by: str = ""
     shown: Label | None = None  # label and confidence that the person saw
     shown_confidence: float | None = None
-    time: float = 0.0  # seconds since 1970
-    line: int = 0  # line of the log, from 1
 
 
 @dataclass(frozen=True)
-class Undo:
+class Undo(Entry):
     """The newest annotation of an example is withdrawn, and the one before counts again."""
 
     id: str
     by: str = ""
-    time: float = 0.0
-    line: int = 0
 
 
 @dataclass(frozen=True)
-class Draw:
+class Draw(Entry):
     """Examples drawn at random for an audit, in the order in which they are to be labeled."""
 
     ids: tuple[str, ...]
     seed: int
     population: int  # how many examples it was drawn from
     model: str  # digest of the result it was drawn with
-    time: float = 0.0
-    line: int = 0
 
 
 @dataclass(frozen=True)
-class Look:
+class Look(Entry):
     """A person was shown what some random labels guarantee."""
 
     labels: int  # how many random labels there were
     model: str  # digest of the result they judged
-    time: float = 0.0
-    line: int = 0
-
-
-Entry = Annotation | Undo | Draw | Look
 
 
 def parse_line(line: bytes, number: int = 0) -> Entry:
@@ -90,20 +88,16 @@ def parse_line(line: bytes, number: int = 0) -> Entry:
     >>> parse_line(b'{"id": "7", "label": "cat", "how": "accept"}').label
     'cat'
     >>> parse_line(b'{"id": "7", "label": null}')
-    Undo(id='7', by='', time=0.0, line=0)
+    Undo(time=0.0, line=0, id='7', by='')
     """
     found = read_json(line.decode("utf-8-sig").encode())
     if not isinstance(found, dict):
         raise ValueError("it is not an object")
-    kind: type[Entry] = Annotation
-    if "draw" in found:
-        kind, found = Draw, found | {"ids": found["draw"]}
-    elif "look" in found:
-        kind, found = Look, found | {"labels": found["look"]}
-    elif found.get("label", "") is None:
-        kind = Undo
-    known = {each.name for each in fields(kind)}
-    entry = built(kind, {k: v for k, v in found.items() if k in known} | {"line": number})
+    is_undo = found.get("label", "") is None
+    kind = Draw if "draw" in found else Look if "look" in found else Undo if is_undo else Annotation
+    values = {each.name: WRITTEN.get(each.name, each.name) for each in fields(kind)}
+    given = {name: found[key] for name, key in values.items() if key in found}
+    entry = built(kind, given | {"line": number})
     if isinstance(entry, Annotation) and entry.how not in HOW:
         raise ValueError(f"its label was given by {entry.how!r}")
     return entry
@@ -148,12 +142,12 @@ class AnnotationLog:
 
     def __init__(self, path: Path | None):
         self.path = path
+        self._file: tuple[int, int] | None = None
         self._reset()
         self.refresh()
 
     def _reset(self) -> None:
         self._read, self.lines = 0, 0  # bytes and lines that are known
-        self._file: tuple[int, int] | None = None
         self.entries: list[Entry] = []
         self.damaged: list[tuple[int, str]] = []  # line, reason
         self._current: dict[str, list[Annotation]] = {}
@@ -168,17 +162,17 @@ class AnnotationLog:
             if (found.st_dev, found.st_ino) != self._file or found.st_size < self._read:
                 self._reset()
                 self._file = found.st_dev, found.st_ino
-            file.seek(self._read)
-            new = file.read()
-        new = new[: new.rfind(b"\n") + 1]
-        for line in new.split(b"\n")[:-1]:
-            self.lines += 1
-            try:
-                self.entries.append(parse_line(line, self.lines))
-            except ValueError as error:  # UnicodeDecodeError among them
-                self.damaged.append((self.lines, str(error)))
-        self._read += len(new)
-        if new:
+            before = file.seek(self._read)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break  # whoever writes it is not done
+                self._read += len(line)
+                self.lines += 1
+                try:
+                    self.entries.append(parse_line(line, self.lines))
+                except ValueError as error:  # UnicodeDecodeError among them
+                    self.damaged.append((self.lines, str(error)))
+        if self._read > before:
             self._current = current(self.entries)
         return self.lines
 
@@ -226,20 +220,19 @@ class AnnotationLog:
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Append annotations, or whatever else a log holds."""
+        if not entries:
+            return
         if self.path is None:
             raise ValueError("Annotations need a run folder; fit with `out`.")
         written = []
         for entry in entries:
-            line = asdict(entry) | {"time": entry.time or round(time.time(), 3)}
-            del line["line"]  # its place says it
-            if isinstance(entry, Draw):
-                line = {"draw": line.pop("ids")} | line
-            elif isinstance(entry, Look):
-                line = {"look": line.pop("labels")} | line
-            given = {key: value for key, value in line.items() if value not in (None, "")}
+            values = asdict(entry)
+            del values["line"], values["time"]  # its place says the line
+            line = {WRITTEN.get(k, k): v for k, v in values.items() if v not in (None, "")}
+            line["time"] = entry.time or round(time.time(), 3)
             if isinstance(entry, Undo):
-                given["label"] = None
-            written.append(json.dumps(given, ensure_ascii=False))
+                line["label"] = None
+            written.append(json.dumps(line, ensure_ascii=False))
         append_lines(self.path, written)
         self.refresh()
 
@@ -248,18 +241,16 @@ class AnnotationLog:
 
         Examples that are not in the data are left out, with a note.
         """
-        annotated, notes = self.training_labels(), self.notes
+        annotated, notes = self.training_labels(), [*dataset.notes, *self.notes]
         if not annotated:
-            return replace(dataset, notes=(*dataset.notes, *notes))
-        places = {name: place for place, name in enumerate(dataset.ids) if name in annotated}
-        labels = {name: label for name, label in annotated.items() if name in places}
-        replaced = int(dataset.is_labeled[list(places.values())].sum())
+            return replace(dataset, notes=tuple(notes))
+        labels = {row: annotated[id] for row, id in enumerate(dataset.ids) if id in annotated}
+        replaced = int(dataset.is_labeled[[*labels]].sum())
         notes.append(
             f"{len(labels)} labels come from annotations in the run folder; {replaced} of them "
             f"replace labels of the data."
         )
-        if len(labels) < len(annotated):
-            unknown = len(annotated) - len(labels)
+        if unknown := len(annotated) - len(labels):
             notes.append(f"{unknown} annotations are of examples that are not in the data.")
         task, y = dataset.task, np.array(dataset.y)
         if isinstance(task, Classification):
@@ -267,14 +258,10 @@ class AnnotationLog:
                 task = Classification(tuple(sorted({*task.classes, *new})))
             known = [task.classes.index(name) for name in dataset.task.classes]
             y = np.where(y >= 0, np.array([*known, -1])[y], -1)
-        for name, label in labels.items():
-            y[places[name]] = task.encode([label])[0]
+        y[[*labels]] = task.encode([*labels.values()])
         if len(np.unique(y[task.is_labeled(y)])) < 2:
-            raise ValueError(
-                f"With the annotations in {self.path} every label is the same; annotate examples "
-                f"of another class."
-            )
-        return replace(dataset, y=y, task=task, notes=(*dataset.notes, *notes))
+            raise ValueError(f"With {self.path} every label is the same; annotate another class.")
+        return replace(dataset, y=y, task=task, notes=tuple(notes))
 
 
 @dataclass(frozen=True)
@@ -284,6 +271,11 @@ class Audit:
     drawn: list[str]  # all examples that were drawn, in their order
     answers: dict[str, Label]
     labels: dict[str, Label | None]  # up to the last labeled one of each draw; None for a gap
+
+    @property
+    def unanswered(self) -> list[str]:
+        """Examples that were drawn and have no label."""
+        return [name for name in self.drawn if name not in self.answers]
 
     @property
     def gaps(self) -> list[str]:
@@ -333,18 +325,16 @@ def take_corrections(result: Result, path: str | Path, *, new_classes: bool = Fa
         How many labels are new, and how to train with them.
     """
     log, table = log_of(result), result.labels
-    rows = table.select(pl.first().alias("id"), "label", "confidence", "source").iter_rows()
+    rows = table.select(pl.first(), "label", "confidence", "source").iter_rows()
     known = {name: more for name, *more in rows}
     unknown = f"are not in the run; its column {table.columns[0]} must hold ids of labels.csv"
     found, added = read_label_file(Path(path), result, known, unknown, new_classes=new_classes)
     before, new = log.training_labels(), []
     for name, label in found.items():
-        shown, confidence, source = known[name]
-        if label != before.get(name, None if source == "imputed" else shown):
-            how = ("correction", result.digest, "")
-            new.append(Annotation(name, label, *how, shown, confidence))
-    if new:
-        log.add(new)
+        *shown, source = known[name]
+        if label != before.get(name, None if source == "imputed" else shown[0]):
+            new.append(Annotation(name, label, "correction", result.digest, "", *shown))
+    log.add(new)
     total = len(log.training_labels())
     if not new:
         return f"{path} holds nothing new; the run has {total} annotations."
@@ -383,20 +373,17 @@ def read_label_file(
     id_name, task = result.labels.columns[0], result.task
     found: dict[str, Label] = {}
     for line, cell, written in read_pairs(path, [id_name.casefold()], ["label"]):
-        name = cell if cell in known else str(PurePosixPath(cell))  # such as ./1.png
         if not written:
             continue
+        name = cell if cell in known else str(PurePosixPath(cell))  # such as ./1.png
         label = written if task.classes else _value(path, written)
         if found.setdefault(name, label) != label:
-            raise ValueError(
-                f"{path.name} gives {name!r} two labels: {found[name]!r}, and {label!r} in line "
-                f"{line}."
-            )
+            two = f"{found[name]!r}, and {label!r} in line {line}; leave one"
+            raise ValueError(f"{path.name} gives {name!r} two labels: {two}.")
     strange = [name for name in found if name not in known]
     if strange:
-        raise ValueError(
-            f"{path.name} names {len(strange)} examples, such as {strange[0]!r}, that {unknown}."
-        )
+        such = f"{len(strange)} examples, such as {strange[0]!r},"
+        raise ValueError(f"{path.name} names {such} that {unknown}.")
     added = sorted({*map(str, found.values())} - {*task.classes}) if task.classes else []
     if added and not new_classes:
         hint = did_you_mean(added[0], task.classes, "the classes are in labels.csv.")

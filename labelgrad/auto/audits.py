@@ -43,7 +43,7 @@ def draw_audit(result: Result, n: int, *, log: AnnotationLog | None = None) -> D
         The ids, in the order in which they are to be labeled.
     """
     log = log_of(result) if log is None else log
-    before = set(audit_of(log, result.digest).drawn)
+    before = {*audit_of(log, result.digest).drawn}
     population = [name for name in imputed_ids(result) if name not in before]
     if not population:
         raise ValueError("Every imputed label was drawn for an audit already, or there is none.")
@@ -52,8 +52,7 @@ def draw_audit(result: Result, n: int, *, log: AnnotationLog | None = None) -> D
             f"An audit can draw from 1 to {len(population)} examples, those without a label that "
             f"were not drawn before, got {n}."
         )
-    seed = secrets.randbits(64)
-    draw = repeat_draw(population, n, seed, result.digest)
+    draw = repeat_draw(population, n, secrets.randbits(64), result.digest)
     log.add([draw])
     return draw
 
@@ -70,9 +69,7 @@ def repeat_draw(population: Sequence[str], n: int, seed: int, model: str) -> Dra
 
 def imputed_ids(result: Result) -> list[str]:
     """The ids of all examples with an imputed label, in the order of the data."""
-    rows = result.labels.filter(result.labels["source"] == "imputed")
-    found: list[str] = rows.to_series(0).to_list()
-    return found
+    return result.labels.filter(source="imputed").to_series(0).to_list()
 
 
 def save_audit(result: Result, draw: Draw, path: str | Path) -> None:
@@ -107,18 +104,12 @@ def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -
     labels, added = read_label_file(Path(path), result, model_of, unknown, new_classes=new_classes)
     if not labels:
         raise ValueError(f"{path} has no label filled in; its column label is for them.")
-    known = {(one.id, one.model): one.label for one in log.newest(audits=True)}
-    new = [
-        Annotation(name, label, AUDIT, model_of[name])
-        for name, label in labels.items()
-        if known.get((name, model_of[name])) != label
-    ]
-    if new:
-        log.add(new)
-    sentences = [f"{len(new)} new labels.", audit_status(result)]
-    if added:
-        sentences.append(f"Not classes of the run, and so mistakes: {', '.join(added)}.")
-    return " ".join(sentences)
+    known = {(one.id, one.model, one.label) for one in log.newest(audits=True)}
+    answers = [Annotation(name, label, AUDIT, model_of[name]) for name, label in labels.items()]
+    new = [one for one in answers if (one.id, one.model, one.label) not in known]
+    log.add(new)
+    strange = f" Not classes of the run, and so mistakes: {', '.join(added)}." if added else ""
+    return f"{len(new)} new labels. {audit_status(result)}{strange}"
 
 
 def audit_status(result: Result) -> str:

@@ -48,6 +48,15 @@ def rank_labels(probabilities: Array, y: Array) -> RankedLabels:
     return RankedLabels(np.lexsort((margin, ~is_issue)), int(is_issue.sum()), other)
 
 
+def ranked_labels(result: Result) -> RankedLabels:
+    """The given labels of a run; values are ranked by their distance from the prediction."""
+    y, predicted = result.held_out.y, result.held_out.predictions["ensemble"].astype(float)
+    if isinstance(result.task, Classification):
+        return rank_labels(np.exp(log_normalize(predicted)), y)
+    order = np.argsort(-np.abs(predicted[:, 0] - y), kind="stable")
+    return RankedLabels(order, len(y), predicted[:, 0])
+
+
 def find_label_issues(result: Result, n: int = 20) -> pl.DataFrame:
     """The given labels that are most likely wrong.
 
@@ -67,22 +76,19 @@ def find_label_issues(result: Result, n: int = 20) -> pl.DataFrame:
         whether the label is an issue, and the reason; the most likely wrong first.
     """
     task, y, predictions = result.task, result.held_out.y, result.held_out.predictions
-    predicted = predictions["ensemble"].astype(float)
+    predicted, ranked = predictions["ensemble"].astype(float), ranked_labels(result)
+    order = ranked.order[:n]
     if isinstance(task, Classification):
         probability = np.exp(log_normalize(predicted))
-        ranked = rank_labels(probability, y)
-        order = ranked.order[:n]
         other = ranked.other[order]
         models = [one for name, one in predictions.items() if name not in ("ensemble", "student")]
         against = np.sum([one[order].argmax(1) != y[order] for one in models], axis=0, dtype=int)
-        given_confidence = probability[order, y[order]]
-        confidence = probability[order, other]
+        given_confidence, confidence = probability[order, y[order]], probability[order, other]
         is_issue = np.arange(len(order)) < ranked.issues
         reasons = [f"{count} of {len(models)} base models differ" for count in against.tolist()]
     else:
         off = np.abs(y - predicted[:, 0])
         typical = max(float(np.median(off)) / 0.6745 if len(off) else 0.0, 1e-12)  # robust
-        order = np.argsort(-off, kind="stable")[:n]
         other = predicted[order, 0]
         given_confidence = confidence = np.full(len(order), np.nan)
         is_issue = off[order] / typical > FAR

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Built = TypeVar("Built")
 CALLED = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+CALLED |= {tuple: "a list", dict: "named values"}
 
 
 def built(kind: type[Built], value: Any, name: str = "it") -> Built:
@@ -29,13 +30,12 @@ def built(kind: type[Built], value: Any, name: str = "it") -> Built:
     """
     if not isinstance(value, dict):
         raise ValueError(f"{name} must have named values, got {short(value)}")
-    hints, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
-    for each in known:
-        is_needed = each.default is MISSING and each.default_factory is MISSING
-        if is_needed and each.name not in value:
-            raise ValueError(f"{name} lacks {each.name!r}")
-    if strange := value.keys() - {each.name for each in known}:
+    hints, known = get_type_hints(kind), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    if strange := value.keys() - known.keys():
         raise ValueError(f"{name} has a strange {short(min(strange))}")
+    for key in known.keys() - value.keys():
+        if known[key].default is known[key].default_factory is MISSING:
+            raise ValueError(f"{name} lacks {key!r}")
     return kind(**{key: _as(hints[key], each, key) for key, each in value.items()})
 
 
@@ -50,24 +50,17 @@ def _as(kind: Any, value: Any, name: str) -> Any:
             with suppress(ValueError):
                 return _as(each, value, name)
         return _as(last, value, name)
-    if origin is tuple:
-        return _as_tuple(inner, value, name)
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise ValueError(f"{name} must have named values, got {short(value)}")
+    if origin is tuple and isinstance(value, list):
+        kinds = inner[:1] * len(value) if inner[-1] is ... else inner
+        if len(kinds) != len(value):
+            raise ValueError(f"{name} must have {len(kinds)} values, got {len(value)}")
+        return tuple(_as(of, each, name) for of, each in zip(kinds, value, strict=True))
+    if origin is dict and isinstance(value, dict):
         return {key: _as(inner[1], each, f"{name} {key!r}") for key, each in value.items()}
+    kind = origin or kind
     fits = isinstance(value, int | float if kind is float else kind)
     if not fits or isinstance(value, bool) != (kind is bool):
         raise ValueError(f"{name} must be {CALLED.get(kind, 'nothing')}, got {short(value)}")
     if kind is float and not abs(value) <= sys.float_info.max:
         raise ValueError(f"{name} must be a finite number, got {short(value)}")
     return float(value) if kind is float else value
-
-
-def _as_tuple(kinds: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise ValueError(f"{name} must be a list, got {short(value)}")
-    of_each = kinds[:1] * len(value) if kinds[-1] is ... else kinds
-    if len(of_each) != len(value):
-        raise ValueError(f"{name} must have {len(of_each)} values, got {len(value)}")
-    return tuple(_as(kind, each, name) for kind, each in zip(of_each, value, strict=True))

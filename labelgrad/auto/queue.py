@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,15 @@ import numpy as np
 import polars as pl
 
 from labelgrad.auto.annotations import AnnotationLog, log_of
-from labelgrad.auto.label_issues import rank_labels
+from labelgrad.auto.label_issues import ranked_labels
 from labelgrad.auto.labels import save_labels
-from labelgrad.auto.task import Array, Classification, log_normalize
+from labelgrad.auto.task import Array, Classification
 
 if TYPE_CHECKING:
     from labelgrad.auto.result import Result
 
 LABEL_ISSUES = "label-issues"
+ORDERS = ("useful", "uncertain", "confident", "disagreement", "random", "data", LABEL_ISSUES)
 DISAGREEMENT_WEIGHT = 0.25  # beside the probability that the label is wrong
 MANY_NEIGHBOURS = 0.5  # a larger share of neighbours with another label is a reason
 LIKELY = 0.5  # a larger probability of an unknown class is a reason
@@ -58,7 +59,7 @@ class ReviewQueue:
         self.imputed = np.flatnonzero((table["source"] == "imputed").to_numpy())
         self.label = codes(table["label"])
         self.confidence = table["confidence"].to_numpy()
-        self._orders: dict[str, Array] = {}
+        self.order = lru_cache(self._order)
 
     @cached_property
     def disagreement(self) -> Array:
@@ -67,28 +68,47 @@ class ReviewQueue:
         For classes the share of base models, saved model and neighbours with another label; for
         values the largest distance of the saved model and the neighbours, in the target's units.
         """
-        table, rows = self.result.labels, self.imputed
-        prediction = codes(table["prediction"])[rows]
+        table, rows, label = self.result.labels[self.imputed], self.imputed, self.label
+        prediction = codes(table["prediction"])
         if not self.is_classification:
-            others = np.stack([prediction, codes(table["neighbours"])[rows]])
-            apart = np.abs(others - self.label[rows])
-            found: Array = np.nan_to_num(np.fmax(*apart))
+            others = np.stack([prediction, codes(table["neighbours"])])
+            found: Array = np.nan_to_num(np.fmax(*np.abs(others - label[rows])))
             return found
-        against: Array = (prediction != self.label[rows]).astype(float)
-        against += np.nan_to_num(table["neighbour_disagreement"].to_numpy()[rows])
-        known, voters = self.result.base_model_predictions, np.full(len(rows), 2.0)
-        at = np.searchsorted(rows, known.rows)
+        against: Array = (prediction != label[rows]).astype(float)
+        against += np.nan_to_num(table["neighbour_disagreement"].to_numpy())
+        known = self.result.base_model_predictions
+        at, voters = np.searchsorted(rows, known.rows), np.full(len(rows), 2.0)
+        voters[at] += len(known.predictions)
         for predicted in known.predictions.values():
-            against[at] += predicted[:, 0] != self.label[known.rows]
-            voters[at] += 1
+            against[at] += predicted[:, 0] != label[known.rows]
         against /= voters
         return against
 
-    def order(self, name: str) -> Array:
-        """Rows of the table of labels in an order of `ORDERS`."""
-        if name not in self._orders:
-            self._orders[name] = ORDERS[name](self).astype(np.int32)
-        return self._orders[name]
+    @cached_property
+    def doubt(self) -> Array:
+        """One less the confidence in each imputed label, or for values the disagreement."""
+        if not self.is_classification:
+            return self.disagreement
+        doubt: Array = 1 - np.nan_to_num(self.confidence[self.imputed].astype(float), nan=1.0)
+        return doubt
+
+    def _order(self, name: str) -> Array:
+        """Rows of the table of labels in an order of `ORDERS`, the first ones to be seen first."""
+        if name == LABEL_ISSUES:
+            ranked = ranked_labels(self.result)
+            return np.asarray(self.result.held_out.rows[ranked.order[: ranked.issues]])
+        if name == "random":  # the same on every page
+            digest = hashlib.blake2b(self.result.digest.encode(), digest_size=8).digest()
+            return np.random.default_rng(int.from_bytes(digest)).permutation(self.imputed)
+        weight = DISAGREEMENT_WEIGHT * self.is_classification
+        worth: dict[str, Callable[[], Array]] = {
+            "useful": lambda: self.doubt + weight * self.disagreement,
+            "uncertain": lambda: self.doubt,
+            "confident": lambda: -self.doubt,
+            "disagreement": lambda: self.disagreement,
+            "data": lambda: np.zeros(len(self.imputed)),
+        }
+        return self.imputed[np.argsort(-worth[name](), kind="stable")]
 
     def rows(self, query: Query, annotated: Array, found: Array | None = None) -> Array:
         """The rows without an annotation that a query asks for.
@@ -137,46 +157,6 @@ class ReviewQueue:
         elif apart > FAR:
             reasons.append(f"{apart:.1f} typical errors from its neighbours")
         return ", ".join(reasons) or "low confidence"
-
-
-def _useful(queue: ReviewQueue) -> Array:
-    """How much is gained by seeing each imputed label: it is probably wrong, or disputed."""
-    if not queue.is_classification:
-        return queue.disagreement
-    doubt: Array = 1 - np.nan_to_num(queue.confidence[queue.imputed].astype(float), nan=1.0)
-    return doubt + DISAGREEMENT_WEIGHT * queue.disagreement
-
-
-def _confidence(queue: ReviewQueue) -> Array:
-    """Confidence in each imputed label, or for values the negative disagreement."""
-    return queue.confidence[queue.imputed] if queue.is_classification else -queue.disagreement
-
-
-def _random(queue: ReviewQueue) -> Array:
-    digest = hashlib.blake2b(queue.result.digest.encode(), digest_size=8).digest()
-    generator = np.random.default_rng(int.from_bytes(digest))  # the same on every page
-    return generator.permutation(queue.imputed)
-
-
-def _label_issues(queue: ReviewQueue) -> Array:
-    """Given labels that the ensemble contradicts out of fold, the most likely wrong first."""
-    held_out = queue.result.held_out
-    rows, y, predicted = held_out.rows, held_out.y, held_out.predictions["ensemble"]
-    if not queue.is_classification:
-        return np.asarray(rows[np.argsort(-np.abs(predicted[:, 0] - y), kind="stable")])
-    ranked = rank_labels(np.exp(log_normalize(predicted.astype(float))), y)
-    return np.asarray(rows[ranked.order[: ranked.issues]])
-
-
-ORDERS: dict[str, Callable[[ReviewQueue], Array]] = {
-    "useful": lambda queue: queue.imputed[np.argsort(-_useful(queue), kind="stable")],
-    "uncertain": lambda queue: queue.imputed[np.argsort(_confidence(queue), kind="stable")],
-    "confident": lambda queue: queue.imputed[np.argsort(-_confidence(queue), kind="stable")],
-    "disagreement": lambda queue: queue.imputed[np.argsort(-queue.disagreement, kind="stable")],
-    "random": _random,
-    "data": lambda queue: queue.imputed,
-    LABEL_ISSUES: _label_issues,
-}
 
 
 def codes(column: pl.Series) -> Array:

@@ -10,23 +10,25 @@ import click
 
 import labelgrad
 from labelgrad.auto.cli.console import Terminal, TerminalEvents
-from labelgrad.auto.cli.training import Share, config_options, given
+from labelgrad.auto.cli.training import FILE, Share, config_options, given
 
 if TYPE_CHECKING:
     import polars as pl
 
     from labelgrad.auto.result import Result
 
-RUN = click.argument("run", type=click.Path(path_type=Path))
+RUN = click.argument("run", type=FILE)
+NEW_CLASSES = click.option(
+    "--new-classes", is_flag=True, help="Accept labels that are no class of the run."
+)
+FORMATS = click.Choice(["torch", "onnx", "numpy"])
 TO_REVIEW = 20  # examples that `labels` lists
 
 
 @click.command(epilog="Example: labelgrad predict runs/pets new.csv --out predictions.csv")
 @RUN
 @click.argument("data", type=click.Path())
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("predictions.csv"), show_default=True
-)
+@click.option("--out", type=FILE, default=Path("predictions.csv"), show_default=True)
 @click.option(
     "--all-classes/--no-all-classes",
     default=None,
@@ -54,26 +56,16 @@ def predict(
 
 @click.command(epilog="Example: labelgrad labels runs/pets --max-error-rate 2% --out good.csv")
 @RUN
-@click.option("--out", type=click.Path(path_type=Path), help="CSV file for the selected labels.")
-@click.option(
-    "--table", type=click.Path(path_type=Path), help="File for the table with these filled in."
-)
-@click.option(
-    "--above", type=Share(), default=0.95, show_default=True, help="Least confidence of a label."
-)
-@click.option(
-    "--max-error-rate", type=Share(), help="Select labels with this guarantee; needs an audit."
-)
+@click.option("--out", type=FILE, help="CSV file for the selected labels.")
+@click.option("--table", type=FILE, help="File for the table with these filled in.")
+@click.option("--above", type=Share(), default=0.95, show_default=True, help="Least confidence.")
+@click.option("--max-error-rate", type=Share(), help="Select labels with this guarantee.")
 @click.option("--confidence", type=Share(), default=0.95, help="Of the guarantee. [default: 95%]")
-@click.option(
-    "--rest-by-hand", is_flag=True, help="Guarantee all labels, once the others are made by hand."
-)
-@click.option(
-    "--review", type=click.IntRange(0), metavar="N", help="List N examples to review. [default: 20]"
-)
-@click.option("--review-out", type=click.Path(path_type=Path), help="CSV file for that list.")
-@click.option("--corrections", type=click.Path(path_type=Path), help="CSV file of labels to take.")
-@click.option("--new-classes", is_flag=True, help="Accept corrections that are no class yet.")
+@click.option("--rest-by-hand", is_flag=True, help="Guarantee all, once the rest is by hand.")
+@click.option("--review", type=click.IntRange(0), help="How many to list for review. [default: 20]")
+@click.option("--review-out", type=FILE, help="CSV file for that list.")
+@click.option("--corrections", type=FILE, help="CSV file of labels to take.")
+@NEW_CLASSES
 def labels(
     run: Path,
     out: Path | None,
@@ -97,62 +89,39 @@ def labels(
     random). Corrections (the id column of labels.csv, and label) are recorded in the run; fit
     --resume then trains again with them.
     """
+    from labelgrad.auto.labels import confident_labels, save_labels
+
     console, result = Terminal(), labelgrad.load(run)
     for note in result.load_notes:
         console.say(note)
+    selected: pl.DataFrame | None = None
     if max_error_rate is not None:
-        found = show_guarantee(console, result, max_error_rate, confidence, rest_by_hand, out)
-        save_table(console, result, found, table)
-        return
-    if corrections is not None:
+        from labelgrad.auto.guarantee import guaranteed_labels
+
+        found = guaranteed_labels(
+            result, max_error_rate, confidence=confidence, rest_by_hand=rest_by_hand
+        )
+        if not len(found.labels):
+            raise ValueError(found.summary)
+        selected, sentence = found.labels, found.summary
+    elif corrections is not None:
         from labelgrad.auto.annotations import take_corrections
 
         console.say(take_corrections(result, corrections, new_classes=new_classes))
     elif result.task.classes or out is not None or table is not None:
-        from labelgrad.auto.labels import confident_labels, save_labels
-
         selected = confident_labels(result.labels, above)
-        where = f": {out}" if out else "; --out writes them."
+        sentence = f"{len(selected):,} imputed labels have confidence {above:g} or more."
+    if selected is not None:
+        console.say(sentence)
+        console.say(f"Labels: {out}" if out else "--out writes them.")
         if out is not None:
             save_labels(selected, out)
-        console.say(f"{len(selected):,} imputed labels have confidence {above:g} or more{where}")
-        save_table(console, result, selected, table)
-    if review is None:
-        review = TO_REVIEW if corrections is None or review_out else 0
-    show_review(console, result, review, review_out)
-
-
-def show_guarantee(
-    console: Terminal,
-    result: Result,
-    max_error_rate: float,
-    confidence: float,
-    rest_by_hand: bool,
-    out: Path | None,
-) -> pl.DataFrame:
-    """Print what can be guaranteed and write the labels; that nothing can be is an error."""
-    from labelgrad.auto.guarantee import guaranteed_labels
-    from labelgrad.auto.labels import save_labels
-
-    found = guaranteed_labels(
-        result, max_error_rate, confidence=confidence, rest_by_hand=rest_by_hand
-    )
-    if not len(found.labels):
-        raise ValueError(found.summary)
-    console.say(found.summary)
-    if out is not None:
-        save_labels(found.labels, out)
-    console.say(f"Labels: {out}" if out else "--out writes them.")
-    return found.labels
-
-
-def save_table(
-    console: Terminal, result: Result, selected: pl.DataFrame, path: Path | None
-) -> None:
-    """Write the table that was fitted, with the selected labels filled in."""
-    if path is not None:
-        result.save_table(path, labels=selected)
-        console.say(f"Your table with these labels: {path}")
+        if table is not None:
+            result.save_table(table, labels=selected)
+            console.say(f"Your table with these labels: {table}")
+    if max_error_rate is None:
+        default = TO_REVIEW if corrections is None or review_out else 0
+        show_review(console, result, default if review is None else review, review_out)
 
 
 def show_review(console: Terminal, result: Result, count: int, out: Path | None) -> None:
@@ -169,14 +138,8 @@ def show_review(console: Terminal, result: Result, count: int, out: Path | None)
 
 @click.command(epilog="Example: labelgrad export runs/pets --to numpy")
 @RUN
-@click.option(
-    "--to",
-    type=click.Choice(["torch", "onnx", "numpy"]),
-    default="torch",
-    show_default=True,
-    help="Format.",
-)
-@click.option("--out", type=click.Path(path_type=Path), help="[default: a file in the run]")
+@click.option("--to", type=FORMATS, default="torch", show_default=True, help="Format.")
+@click.option("--out", type=FILE, help="[default: a file in the run]")
 @click.option("--with-encoder", is_flag=True, help="Include the image encoder: pixels in.")
 @config_options("encoder")
 def export(run: Path, to: str, out: Path | None, with_encoder: bool, **options: Any) -> None:
@@ -196,9 +159,9 @@ def export(run: Path, to: str, out: Path | None, with_encoder: bool, **options: 
 @click.command(epilog="Example: labelgrad audit runs/pets --rows 60 --out audit.csv")
 @RUN
 @click.option("--rows", type=click.IntRange(1), metavar="N", help="Draw N examples at random.")
-@click.option("--out", type=click.Path(path_type=Path), help="CSV file to fill in.")
-@click.option("--filled", type=click.Path(path_type=Path), help="CSV file that is filled in.")
-@click.option("--new-classes", is_flag=True, help="Accept labels that are no class of the run.")
+@click.option("--out", type=FILE, help="CSV file to fill in.")
+@click.option("--filled", type=FILE, help="CSV file that is filled in.")
+@NEW_CLASSES
 def audit(
     run: Path, rows: int | None, out: Path | None, filled: Path | None, new_classes: bool
 ) -> None:
@@ -229,7 +192,7 @@ def audit(
 @click.command(epilog="Example: labelgrad prevalence runs/pets --out prevalence.csv")
 @RUN
 @click.option("--confidence", type=Share(), default=0.95, help="Of the intervals. [default: 95%]")
-@click.option("--out", type=click.Path(path_type=Path), help="CSV file for the intervals.")
+@click.option("--out", type=FILE, help="CSV file for the intervals.")
 def prevalence(run: Path, confidence: float, out: Path | None) -> None:
     """Estimate each class's share of all examples, or the mean value, with an interval.
 
@@ -249,7 +212,7 @@ def prevalence(run: Path, confidence: float, out: Path | None) -> None:
 @click.command("label-issues", epilog="Example: labelgrad label-issues runs/pets --out look.csv")
 @RUN
 @click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="To list.")
-@click.option("--out", type=click.Path(path_type=Path), help="CSV file to fill in.")
+@click.option("--out", type=FILE, help="CSV file to fill in.")
 def label_issues(run: Path, most: int, out: Path | None) -> None:
     """List given labels that are probably wrong, by their out-of-fold predictions."""
     from labelgrad.auto.label_issues import find_label_issues
@@ -280,12 +243,7 @@ def review(
     """
     from labelgrad.auto.server.serve import serve
 
+    say = Terminal().say
     serve(
-        run,
-        data=data,
-        port=port,
-        browser=browser,
-        audit=audit,
-        max_error_rate=max_error_rate,
-        say=Terminal().say,
+        run, say, data=data, port=port, browser=browser, audit=audit, max_error_rate=max_error_rate
     )

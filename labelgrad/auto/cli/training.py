@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from labelgrad.auto.evaluation import Evaluation
 
 MAX_WORKERS = 8
+FILE = click.Path(path_type=Path)
+DASK = click.option("--dask", metavar="ADDRESS", help="Fit base models on this Dask cluster.")
 COMPARED = ("base_models", "keep_ensemble", "label_sampling", "class_prior", "time_budget")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -36,10 +38,7 @@ class Share(click.ParamType[float]):
         if isinstance(value, float):
             return value
         number, percent, rest = str(value).strip().partition("%")
-        try:
-            share = float(number) / (100 if percent else 1)
-        except ValueError:
-            share = math.nan
+        share = _number(number) / (100 if percent else 1)
         if rest or not 0 < share < 1:
             self.fail(f"{value!r} is not a share such as 2% or 0.02.", param, ctx)
         return share
@@ -57,14 +56,17 @@ class ClassPrior(click.ParamType[dict[str, float]]):
         prior: dict[str, float] = {}
         for word in str(value).split(","):
             name, _, number = (part.strip() for part in word.rpartition("="))
-            try:
-                share = float(number)
-            except ValueError:
-                share = math.nan
+            share = _number(number)
             if not name or name in prior or not 0 < share < math.inf:
                 self.fail(f"{word!r} is not a class with a share, such as cat=0.2.", param, ctx)
             prior[name] = share
         return prior
+
+
+def _number(text: str) -> float:
+    with suppress(ValueError):
+        return float(text)
+    return math.nan
 
 
 def config_options(*names: str, leave_out: tuple[str, ...] = ()) -> Callable[[Command], Command]:
@@ -83,17 +85,11 @@ def config_options(*names: str, leave_out: tuple[str, ...] = ()) -> Callable[[Co
 def _option(each: Field[Any]) -> Callable[[Any], Any]:
     flag = f"--{each.name.replace('_', '-')}"
     settings: dict[str, Any] = {"help": each.metadata["help"], "default": None}
-    kind = str(each.type)
+    kind, choices = str(each.type).replace("[", " ").split()[0], each.metadata.get("choices")
     if kind == "bool":
         return click.option(f"{flag}/--no-{flag[2:]}", **settings)
-    if choices := each.metadata.get("choices"):
-        settings["type"] = click.Choice(choices)
-    elif kind.startswith("int"):
-        settings["type"] = int
-    elif kind.startswith("float"):
-        settings["type"] = float
-    elif each.name == "class_prior":
-        settings["type"] = ClassPrior()
+    types = {"int": int, "float": float, "Mapping": ClassPrior()}
+    settings["type"] = click.Choice(choices) if choices else types.get(kind)
     if each.default not in (None, ()) and each.default is not False:
         settings["help"] += f" [default: {each.default}]"
     return click.option(flag, metavar=each.metadata.get("metavar"), **settings)
@@ -106,11 +102,9 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 @click.command(epilog="Example: labelgrad fit pets.csv --target kind --out runs/pets")
 @click.argument("data", type=click.Path(), required=False)
-@click.option("--out", type=click.Path(path_type=Path), help="Run folder. [default: runs/DATA]")
-@click.option(
-    "--resume", is_flag=True, help="Continue the run in --out with its options and its DATA."
-)
-@click.option("--dask", metavar="ADDRESS", help="Fit base models on this Dask cluster.")
+@click.option("--out", type=FILE, help="Run folder. [default: runs/DATA]")
+@click.option("--resume", is_flag=True, help="Continue the run in --out with its options and DATA.")
+@DASK
 @config_options()
 def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **options: Any) -> None:
     """Label every example of DATA: a table, an .npz file, or a folder of images or texts.
@@ -150,33 +144,26 @@ def print_leaderboard(console: Terminal, board: pl.DataFrame, evaluation: Evalua
 
     rows = []
     for row in board.rows(named=True):
-        ends = [row[name] for name in ("error", "error_low", "error_high")]
         error = None
         if row["error"] is not None:
+            ends = (row[name] for name in ("error", "error_low", "error_high"))
             error, low, high = (shown_error(value, evaluation.task) for value in ends)
             error = f"{error} ({low.removesuffix(' %')} – {high.removesuffix(' %')})"
-        name = f"{row['model']} *" if row["kept"] else row["model"]
-        rows.append((name, error, *(row[name] for name in ("loss", "weight", "seconds"))))
+        name = row["model"] + " *" * row["kept"]
+        rows.append((name, error, row["loss"], row["weight"], row["seconds"]))
     title = f"On {evaluation.examples} held-out labels; * is saved"
     console.table(title, ("model", "error (95 % interval)", "loss", "weight", "seconds"), rows)
 
 
 @click.command(epilog="Example: labelgrad compare pets.csv --target kind --models linear,lga")
 @click.argument("data", type=click.Path())
-@click.option(
-    "--models", metavar="NAME,…", help="Base models and training methods. [default: as fit has]"
-)
+@click.option("--models", metavar="NAME,…", help="Base models and methods. [default: as fit has]")
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Repetitions.")
-@click.option("--out", type=click.Path(path_type=Path), help="[default: runs/compare-DATA]")
-@click.option("--dask", metavar="ADDRESS", help="Fit them on this Dask cluster.")
+@click.option("--out", type=FILE, help="[default: runs/compare-DATA]")
+@DASK
 @config_options(leave_out=COMPARED)
 def compare(
-    data: str,
-    models: str | None,
-    seeds: int,
-    out: Path | None,
-    dask: str | None,
-    **options: Any,
+    data: str, models: str | None, seeds: int, out: Path | None, dask: str | None, **options: Any
 ) -> None:
     """Cross-validate several models on DATA with several seeds, and say which is best.
 
@@ -201,8 +188,7 @@ def methods() -> None:
     example, gradient = Problem(rows=10_000, width=10, batch_size=50, steps=10_000), 3
     rows = [("supervised", "–", gradient, "Supervised()")]
     for name, method in every_method().items():
-        passes, settings = gradient + method.passes, repr(method.build(example))
-        rows.append((name, method.paper, passes, settings))
+        rows.append((name, method.paper, gradient + method.passes, repr(method.build(example))))
     console = Terminal()
     console.table("", ("method", "paper", "forward passes a step", "settings"), rows)
     console.say("Methods add: lga+vat, vat+entmin, lga+fixmatch.")

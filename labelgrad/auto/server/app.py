@@ -145,8 +145,7 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 def _refusal(request: Request, error: Exception) -> Response:
-    code = error.status_code if isinstance(error, HTTPException) else 409
-    reason = error.detail if isinstance(error, HTTPException) else str(error)
+    code, reason = getattr(error, "status_code", 409), getattr(error, "detail", str(error))
     if code in (404, 405):
         reason = "There is nothing here; the page is at the address that labelgrad printed."
     return JSONResponse({"error": reason}, status_code=code)

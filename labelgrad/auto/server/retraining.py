@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from labelgrad.auto.task import Array
 
 MAX_CHANGED = 200  # labels that are listed
 COMMAND = [sys.executable, "-m", "labelgrad"]
+ERROR = "labelgrad: "  # before the sentence of the command about its failure
 PROGRESS = re.compile(r"(.+): (\d+) of (\d+)")
 
 
@@ -41,25 +41,24 @@ class Retraining:
 
     def _run(self, command: list[str], finished: Callable[[], dict[str, Any]]) -> None:
         try:
-            with TemporaryFile("w+", errors="replace") as errors:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    text=True,
-                    errors="replace",
-                )
-                with self._process as process:
-                    for line in process.stdout or ():
-                        if found := PROGRESS.fullmatch(line.strip()):
-                            stage, done, total = found.groups()
-                            self.state |= {"stage": stage, "done": int(done), "total": int(total)}
-                errors.seek(0)
-                said = errors.read().strip().splitlines()
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+            error = "it has ended without a word"
+            with self._process as process:
+                for line in process.stdout or ():
+                    if found := PROGRESS.fullmatch(line.strip()):
+                        stage, done, total = found.groups()
+                        self.state |= {"stage": stage, "done": int(done), "total": int(total)}
+                    elif line.startswith(ERROR):
+                        error = line.removeprefix(ERROR).strip()
             if process.returncode:
-                reason = said[-1] if said else f"exit code {process.returncode}"
-                raise ValueError(reason.removeprefix("labelgrad: "))
+                raise ValueError(f"{error} (exit code {process.returncode})")
             self.state = {"state": "done", **finished()}
         except Exception as error:  # the page shows whatever went wrong
             self.state = {"state": "failed", "error": str(error)}

@@ -13,13 +13,13 @@ from pathlib import Path
 
 def serve(
     run: Path,
+    say: Callable[[str], None],
     *,
     data: str | Path | None = None,
     port: int = 0,
     browser: bool = True,
     audit: bool = False,
     max_error_rate: float = 0.02,
-    say: Callable[[str], None] = lambda sentence: None,
 ) -> None:
     """Open the review page of a run, and serve it until Ctrl-C.
 
@@ -27,6 +27,8 @@ def serve(
     ----------
     run
         The run folder.
+    say
+        Receives sentences for the terminal.
     data
         The run's data, if they were moved.
     port
@@ -37,17 +39,13 @@ def serve(
         Begin with an audit.
     max_error_rate
         The guarantee to audit for.
-    say
-        Receives sentences for the terminal.
     """
     try:
         import uvicorn
 
         from labelgrad.auto.server.app import LOOPBACK, TimedProtocol, make_app
     except ImportError:
-        raise ImportError(
-            "The review page needs starlette and uvicorn: pip install 'labelgrad[review]'."
-        ) from None
+        raise ImportError("The review page needs pip install 'labelgrad[review]'.") from None
     from labelgrad.auto.server.session import ReviewSession
 
     session = ReviewSession(run, data=data, max_error_rate=max_error_rate)
@@ -82,6 +80,5 @@ def bound_socket(address: str, port: int) -> socket.socket:
     try:
         return socket.create_server((address, port), backlog=64)  # early requests wait for it
     except OSError as error:
-        raise OSError(
-            f"Port {port} cannot be used ({error.strerror}); choose another with --port."
-        ) from None
+        why = f"({error.strerror}); choose another with --port"
+        raise OSError(f"Port {port} cannot be used {why}.") from None

@@ -49,35 +49,34 @@ class ReviewSession:
 
     def _use(self, result: Result) -> None:
         """Show a result, the first one or that of a retraining."""
-        ids = result.labels.to_series(0)
+        ids: list[str] = result.labels.to_series(0).to_list()
         data = result.about.data if self._given_data is None else self._given_data
         views: ExampleViews | None = None
         problem = "The run was fitted on data in memory: only ids can be shown."
         if data is not None:
             try:
-                preprocessor = result.predictor.preprocessor
-                views, problem = open_views(data, preprocessor, ids.to_list(), result.config), ""
+                views = open_views(data, result.predictor.preprocessor, ids, result.config)
+                problem = ""
             except (ValueError, OSError, ImportError) as error:
                 problem = str(error)
         with self._lock:
-            self.result, self.data = result, data
-            self._ids, self._row = ids, {name: row for row, name in enumerate(ids.to_list())}
-            self._views, self._problem = views, problem
+            self.result, self.data, self._views, self._problem = result, data, views, problem
+            self._ids, self._row = ids, {name: row for row, name in enumerate(ids)}
             self._queue = ReviewQueue(result)
             self._imputed = (result.labels["source"] == "imputed").to_numpy()
-            self._annotated: tuple[int, Array] | None = None
-            self._guaranteed: tuple[int, dict[str, Any]] | None = None
+            self._revision = -1  # lines of the log that were read
+            self._state: dict[str, Any] | None = None  # as long as it holds
 
     # What is shown
 
     def facts(self) -> dict[str, Any]:
         """What holds for the whole run."""
-        result, queue, classes = self.result, self._queue, list(self.result.task.classes)
+        result, queue, classes = self.result, self._queue, self.result.task.classes
         labels = queue.label[queue.imputed] if classes else np.zeros(0, int)
         return {
             "model": result.digest,
             "title": Path(self.data).name if self.data else result.about.kind,
-            "id_name": result.labels.columns[0],
+            "id_name": result.id_name,
             "task": result.task.name,
             "classes": classes,
             "counts": np.bincount(labels, minlength=len(classes)).tolist(),
@@ -87,22 +86,23 @@ class ReviewSession:
     def state(self) -> dict[str, Any]:
         """What changes with every annotation."""
         with self._lock:
-            queue, revision, annotated = self._queue, *self._refreshed()
-            open_rows = queue.imputed[~annotated[queue.imputed]]
-            doubt = 1 - np.nan_to_num(queue.confidence[open_rows].astype(float))
-            annotations = self.log.annotations()
-            return {
-                "model": self.result.digest,
-                "revision": revision,
-                "annotated": int(annotated[queue.imputed].sum()),
-                "open": len(open_rows),
-                "expected_errors": float(doubt.sum()) if queue.is_classification else None,
-                "changed": sum(one.shown not in (None, one.label) for one in annotations),
-                "new": self._new_labels(),
-                "guarantee": self._guarantee(revision) if queue.is_classification else None,
-                "newest": [self._told(one) for one in annotations[: -NEWEST - 1 : -1]],
-                "retraining": self.retraining.state,
-            }
+            self._refresh()
+            if self._state is None:
+                queue, annotations = self._queue, self.log.annotations()
+                is_open = ~self._annotated[queue.imputed]
+                doubt = 1 - np.nan_to_num(queue.confidence[queue.imputed[is_open]].astype(float))
+                self._state = {
+                    "model": self.result.digest,
+                    "revision": self._revision,
+                    "annotated": int((~is_open).sum()),
+                    "open": int(is_open.sum()),
+                    "expected_errors": float(doubt.sum()) if queue.is_classification else None,
+                    "changed": sum(one.shown not in (None, one.label) for one in annotations),
+                    "new": self._new_labels(),
+                    "guarantee": self._guarantee() if queue.is_classification else None,
+                    "newest": [self._told(one) for one in annotations[: -NEWEST - 1 : -1]],
+                }
+            return self._state | {"retraining": self.retraining.state}
 
     def queue(self, query: Query, start: int, count: int, previews: bool = False) -> dict[str, Any]:
         """A page of examples; with `previews` the beginning of those without an image."""
@@ -110,10 +110,10 @@ class ReviewSession:
             raise ValueError(f"A page starts at 0 or later and has 1 to {MAX_ROWS} examples.")
         found = self._found(query.search) if query.search else None
         with self._lock:
-            rows = self._queue.rows(query, self._refreshed()[1], found)
+            self._refresh()
+            rows = self._queue.rows(query, self._annotated, found)
             page = rows[start : start + count].tolist()
-            columns = [self.result.id_name, "label", "confidence"]
-            table = self.result.labels[page, columns].rows()
+            table = self.result.labels[page, [self.result.id_name, "label", "confidence"]].rows()
         cells = [
             [row, name, label, _rounded(confidence), self._preview(row) if previews else None]
             for row, (name, label, confidence) in zip(page, table, strict=True)
@@ -126,8 +126,8 @@ class ReviewSession:
         with self._lock:
             self.log.refresh()
             annotation = self.log.current(name)
-        shown = {"row": row, "id": name, **asdict(self._view(row))}
-        shown["seen"] = annotation.line if annotation else 0
+        seen = annotation.line if annotation else 0
+        shown = {"row": row, "id": name, **asdict(self._view(row)), "seen": seen}
         if blind:
             return shown | {"blind": True}
         shown["annotation"] = self._told(annotation) if annotation else None
@@ -135,28 +135,24 @@ class ReviewSession:
 
     def image(self, row: int, side: int) -> bytes:
         """The image of an example."""
-        known = row < len(self._ids) and side in SIDES
-        found = self._views.image(row, side) if self._views and known else None
-        if found is None:
-            raise ValueError("There is no such image.")
-        return found
-
-    def open_audits(self) -> list[int]:
-        """The examples that were drawn for an audit and have no label, in their order."""
-        audit = audit_of(self.log, self.result.digest)
-        return [self._row[name] for name in audit.drawn if name not in audit.answers]
+        if self._views and row < len(self._ids) and side in SIDES:
+            found = self._views.image(row, side)
+            if found is not None:
+                return found
+        raise ValueError("There is no such image.")
 
     def draw(self) -> dict[str, Any]:
         """What is open of an audit; a new one has as many examples as the guarantee needs."""
         with self._lock:
             self.log.refresh()
             finder = GuaranteeFinder(self.result, self.log, look=False)
-            drawn = len(audit_of(self.log, self.result.digest).drawn)
-            left = len(self._queue.imputed) - drawn
-            if left and not self.open_audits():
+            audit = audit_of(self.log, self.result.digest)
+            left = len(self._queue.imputed) - len(audit.drawn)
+            if left and not audit.unanswered:
                 needed = min(max(finder.more_audits(self._goal), 1), left)
                 self._write(lambda: draw_audit(self.result, needed, log=self.log))
-            return {"rows": self.open_audits()}
+                audit = audit_of(self.log, self.result.digest)
+            return {"rows": [self._row[name] for name in audit.unanswered]}
 
     # What is annotated
 
@@ -179,8 +175,7 @@ class ReviewSession:
                     conflicts.append([entry["row"], before and self._told(before)])
                 else:
                     new.append(annotation)
-            if new:
-                self._write(lambda: self.log.add(new))
+            self._write(lambda: self.log.add(new))
             added = [self._told(self.log.current(one.id) or one) for one in new]
             return {"added": added, "conflicts": conflicts, "state": self.state()}
 
@@ -203,10 +198,8 @@ class ReviewSession:
             if not self._new_labels():
                 raise ValueError("There is no new annotation since the last training.")
             if self.data is None:
-                raise ValueError(
-                    f"The run was fitted on data in memory; train it in Python with "
-                    f"labelgrad.fit(..., out={str(self.folder)!r}, resume=True)."
-                )
+                again = f"labelgrad.fit(..., out={str(self.folder)!r}, resume=True)"
+                raise ValueError(f"The data were in memory; train in Python with {again}.")
             before = self.result
 
             def finished() -> dict[str, Any]:
@@ -220,32 +213,28 @@ class ReviewSession:
     # Helpers
 
     def _write(self, write: Any) -> None:
-        if not self.folder.is_dir():
-            raise ValueError(f"The run folder {self.folder} is missing: nothing was written.")
         try:
             write()
         except OSError as error:
+            reason = error.strerror if self.folder.is_dir() else "the run folder is missing"
             raise ValueError(
-                f"{self.log.path} cannot be written ({error.strerror or error}): earlier "
-                f"annotations are kept, this one is not."
+                f"{self.log.path} cannot be written ({reason or error}): earlier annotations are "
+                f"kept, this one is not."
             ) from None
 
     def _checked(self, entry: dict[str, Any], how: str, by: str) -> Annotation:
         name, label = self._id(entry.get("row")), self._label(entry.get("label"))
-        row = self._row[name]
         if how == AUDIT and name not in audit_of(self.log, self.result.digest).drawn:
             raise ValueError(f"{name} was not drawn for an audit of the present model.")
-        shown = self.result.labels[row, ["label", "confidence"]].row(0)
+        shown = self.result.labels[self._row[name], ["label", "confidence"]].row(0)
         shown = (None, None) if how == AUDIT else shown  # predictions are hidden in audits
         return Annotation(name, label, how, self.result.digest, by, *shown)
 
     def _id(self, row: Any) -> str:
         if not isinstance(row, int) or isinstance(row, bool) or not 0 <= row < len(self._ids):
-            raise ValueError(
-                f"An example is a number below {len(self._ids)}, got {str(row)[:50]!r}."
-            )
-        name: str = self._ids[row]
-        return name
+            most = len(self._ids)
+            raise ValueError(f"An example is a number below {most}, got {str(row)[:50]!r}.")
+        return self._ids[row]
 
     def _label(self, label: Any) -> Label:
         if not self._queue.is_classification:
@@ -254,18 +243,15 @@ class ReviewSession:
                 raise ValueError(f"A value must be a finite number, got {str(label)[:50]!r}.")
             return float(label)
         if not isinstance(label, str) or label not in self.result.task.classes:
-            raise ValueError(
-                f"The run has no class {str(label)[:50]!r}; new classes come with labels "
-                f"--corrections --new-classes."
-            )
+            new = "new ones come with labels --corrections --new-classes"
+            raise ValueError(f"The run has no class {str(label)[:50]!r}; {new}.")
         return label
 
-    def _refreshed(self) -> tuple[int, Array]:
-        """The number of lines of the log, and which examples are annotated."""
-        revision = self.log.refresh()
-        if self._annotated is None or self._annotated[0] != revision:
-            self._annotated = revision, annotated_rows(self.result, self.log)
-        return self._annotated
+    def _refresh(self) -> None:
+        """Read the log; if it has changed, what was computed from it no longer holds."""
+        if self.log.refresh() != self._revision:
+            self._revision, self._annotated = self.log.lines, annotated_rows(self.result, self.log)
+            self._state = None
 
     def _new_labels(self) -> int:
         """How many annotations the present model was not trained with."""
@@ -273,35 +259,30 @@ class ReviewSession:
         rows = {row: now[name] for name in now if (row := self._row.get(name)) is not None}
         return sum(bool(self._imputed[row] or labels[row] != rows[row]) for row in rows)
 
-    def _guarantee(self, revision: int) -> dict[str, Any]:
-        """What can be guaranteed now, computed when the log has changed.
+    def _guarantee(self) -> dict[str, Any]:
+        """What can be guaranteed now.
 
         Mistakes are shown when a draw is complete, which is a look. Whoever sees them earlier can
         stop at a pleasant moment.
         """
-        if self._guaranteed is not None and self._guaranteed[0] == revision:
-            return self._guaranteed[1]
         audit = audit_of(self.log, self.result.digest)
         look = len(audit.labels) == len(audit.drawn)
         finder = GuaranteeFinder(self.result, self.log, look=look)
         known, rate = finder.evidence, self._goal
-        told = {
+        found = finder.find(rate) if len(known.imputed) and len(known) else None
+        needed = finder.more_audits(rate) if len(known.imputed) else 0
+        return {
             "audits": len(known.audited),
             "gaps": known.gaps,
             "random": len(known.random),
-            "discarded": list(known.discarded),
+            "discarded": known.discarded,
             "max_error_rate": rate,
             "confidence": CONFIDENCE,
-            **{"mistakes": 0, "bound": 1.0, "selected": 0, "more": 0},
+            "mistakes": found.mistakes if found else 0,
+            "bound": found.bound if found else 1.0,
+            "selected": found.imputed if found else 0,
+            "more": found.more_audits if found else needed,
         }
-        if len(known.imputed) and len(known):
-            found = finder.find(rate)
-            told |= {"mistakes": found.mistakes, "bound": found.bound}
-            told |= {"selected": found.imputed, "more": found.more_audits}
-        elif len(known.imputed):
-            told["more"] = finder.more_audits(rate)
-        self._guaranteed = revision, told
-        return told
 
     def _imputed_label(self, row: int) -> dict[str, Any]:
         result, task = self.result, self.result.task
@@ -312,12 +293,12 @@ class ReviewSession:
             code = np.array([int(label) if task.classes else label])
             base.append([name, task.display(code)[0], _rounded(part * scale)])
         confidence = _rounded(of["confidence"])
-        candidates = dict.fromkeys([of["label"], *(label for _, label, _ in base)])
+        others = {label: None for _, label, _ in base if label != of["label"]}
         near = known.nearest[known.rows == row].ravel().tolist()
         return {
             "label": of["label"],
             "confidence": confidence,
-            "candidates": list((candidates | {of["label"]: confidence}).items()),
+            "candidates": [(of["label"], confidence), *others.items()],
             "prediction": [of["prediction"], _rounded(of["prediction_confidence"])],
             "neighbours": [of["neighbours"], _rounded(of["neighbour_disagreement"])],
             "base_models": base,
@@ -361,16 +342,13 @@ class ReviewSession:
         return [(column, cell[:PREVIEW]) for column, cell in long_first[:PREVIEW_CELLS]]
 
     def _found(self, search: str) -> Array:
-        ids = self._ids.str.to_lowercase().str.contains(search.lower(), literal=True)
-        found = set(np.flatnonzero(ids.to_numpy()).tolist())
-        if self._views is not None:
-            found.update(self._views.search(search))
-        return np.fromiter(found, dtype=np.int64)
+        ids = self.result.labels.to_series(0).str.to_lowercase()
+        found = ids.str.contains(search.lower(), literal=True).arg_true().to_list()
+        return np.array([*found, *(self._views.search(search) if self._views else [])], dtype=int)
 
     def _told(self, one: Annotation) -> dict[str, Any]:
         """An annotation, with its row; `row` is None if the data do not have it."""
-        found = {key: value for key, value in asdict(one).items() if key != "model"}
-        return found | {"row": self._row.get(one.id)}
+        return asdict(one) | {"row": self._row.get(one.id)}
 
 
 def _check_entries(entries: Any) -> None:
