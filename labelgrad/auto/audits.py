@@ -73,9 +73,9 @@ def imputed_ids(result: Result) -> list[str]:
 
 
 def save_audit(result: Result, draw: Draw, path: str | Path) -> None:
-    """Write a draw as a CSV file with an empty column "label" to fill in."""
-    columns = {result.labels.columns[0]: list(draw.ids), "label": [None] * len(draw.ids)}
-    save_labels(pl.DataFrame(columns), path)
+    """Write a draw as a CSV file with an empty column "label" to fill in, and cells to look at."""
+    columns = {result.id_name: list(draw.ids), "label": [None] * len(draw.ids)}
+    save_labels(result.with_cells(pl.DataFrame(columns)), path)
 
 
 def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -> str:

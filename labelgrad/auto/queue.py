@@ -205,8 +205,9 @@ def review_list(result: Result, n: int = 20) -> pl.DataFrame:
     return result.labels[rows, columns].with_columns(reasons)
 
 
-def save_review_list(listed: pl.DataFrame, path: str | Path) -> None:
-    """Write a list as CSV, with an empty column "label" to fill in, for `--corrections`."""
+def save_review_list(result: Result, listed: pl.DataFrame, path: str | Path) -> None:
+    """Write a list as CSV with an empty column "label" to fill in, and cells to look at."""
     table = listed.rename({"label": "imputed"}, strict=False)
     first, *others = table.columns
-    save_labels(table.select(first, pl.lit(None, pl.String).alias("label"), *others), path)
+    table = table.select(first, pl.lit(None, pl.String).alias("label"), *others)
+    save_labels(result.with_cells(table), path)

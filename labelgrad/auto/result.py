@@ -31,7 +31,7 @@ from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.labels import csv_pieces, filled_in, ids_digest, read_labels
 from labelgrad.auto.plain_values import built
 from labelgrad.auto.predictor import MODEL, MODEL_INFO, Predictions, Predictor, read_predictor
-from labelgrad.auto.task import Array, Task
+from labelgrad.auto.task import Array, Task, log_normalize
 from labelgrad.files import digest_of, digest_of_file, json_bytes, read_json, write_whole
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ FILLED_IN = ("label", "confidence", "std", "source")  # what it has of the table
 HELD_OUT, PREDICTIONS = "held_out.safetensors", "predictions.safetensors"
 FILES = (LABELS, HELD_OUT, PREDICTIONS, MODEL_INFO, MODEL, RESULT, REPORT)  # of every result
 MOST_JSON = 2**28  # bytes
+FEW = 2.0  # labels, added where held-out labels are few
 BY = "prediction/"  # before a model's name, in the names of arrays
 
 
@@ -67,6 +68,17 @@ class HeldOut:
         _check("fold_means", self.fold_means, (folds, columns))
         for name, one in self.predictions.items():
             _check(name, one, (n, columns))
+
+    def support(self, least: float = 0.0) -> float:
+        """The share of the confidence above `least` that held-out labels bear out, at most 1.
+
+        Two labels that are as confident as they should be are added, for those that have none.
+        """
+        prediction = log_normalize(self.predictions["ensemble"].astype(float))
+        confidence = np.exp(prediction.max(1, initial=-np.inf))
+        above = confidence > least
+        right = int((prediction[above].argmax(1) == self.y[above]).sum())
+        return min(1.0, (right + FEW) / (float(confidence[above].sum()) + FEW))
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,9 +329,24 @@ class Result:
         source, filled = self._filled_in(data, labels)
         return table_pieces(filled, suffix, source.separator, self.config.cache)
 
-    def _filled_in(self, data: Any, labels: pl.DataFrame | None) -> tuple[Source, pl.LazyFrame]:
-        """The table, and the same with labels."""
-        preprocessor, every, source = self.predictor.preprocessor, self.labels, self.source
+    def with_cells(self, listed: pl.DataFrame) -> pl.DataFrame:
+        """A list of ids, with the cells of the fitted table if that is at hand."""
+        try:
+            source = self._fitted_table()
+        except (ValueError, OSError, ImportError):
+            return listed  # images, texts, or a table that is elsewhere: ids are what there is
+        taken = {*listed.columns, getattr(self.predictor.preprocessor, "target", None)}
+        names = [name for name in source.schema if name not in taken]
+        ids, place = self.labels.select(self.id_name), "\0place"
+        places = ids.with_row_index(place).join(listed, on=self.id_name, how="semi")
+        cells = source.frame.select(pl.col(names).cast(pl.String, strict=False))
+        cells = cells.with_row_index(place).filter(pl.col(place).is_in(places[place].implode()))
+        found = places.join(cells.collect(engine="streaming"), on=place).drop(place)
+        return listed.join(found, on=self.id_name, how="left", maintain_order="left")
+
+    def _fitted_table(self, data: Any = None) -> Source:
+        """The table that was fitted, opened; a ValueError if the run is of no table."""
+        preprocessor, source = self.predictor.preprocessor, self.source
         if not isinstance(preprocessor, TablePreprocessor):
             raise ValueError(f"The run is of {preprocessor.kind}, and not of a table.")
         if data is not None or source is None:
@@ -329,9 +356,14 @@ class Result:
                 raise ValueError(f"The fitted table is not at hand ({where}); give it to `table`.")
             source = open_source(data, self.config)
             source = with_unlabeled(source, preprocessor.target, self.config)
-        if source.rows != len(every):
-            counts = f"{source.rows} rows, and the run has {len(every)} examples"
+        if source.rows != len(self.labels):
+            counts = f"{source.rows} rows, and the run has {len(self.labels)} examples"
             raise ValueError(f"{source.name} has {counts}; give the table that was fitted.")
+        return source
+
+    def _filled_in(self, data: Any, labels: pl.DataFrame | None) -> tuple[Source, pl.LazyFrame]:
+        """The table, and the same with labels."""
+        source, every = self._fitted_table(data), self.labels
         if labels is not None:
             ids, *names = [self.id_name, *(each for each in FILLED_IN if each in every.columns)]
             texts: Any = {pl.Enum: pl.String, pl.Categorical: pl.String}
@@ -339,7 +371,8 @@ class Result:
             known = known.filter(pl.col("source") != "imputed").join(chosen, on=ids, how="anti")
             some = pl.concat([chosen, known], how="vertical_relaxed")
             every = every.select(ids).join(some, on=ids, how="left", maintain_order="left")
-        return source, filled_in(source, preprocessor.target, every)
+        target = getattr(self.predictor.preprocessor, "target", None)
+        return source, filled_in(source, target, every)
 
     def contents(self) -> dict[str, bytes | Iterable[bytes]]:
         """The files of the result by their names; long ones in pieces."""

@@ -60,7 +60,7 @@ class Terminal(Console):
 
     def table(self, title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
         """A table; the first column is text, numbers stand on the right, a dash for no number."""
-        first, *others = columns
+        first, *others = (name.replace("_", " ") for name in columns)
         table = Table(
             Column(first, overflow="fold"),
             *(Column(name, justify="right", overflow="fold") for name in others),

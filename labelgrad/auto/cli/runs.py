@@ -132,7 +132,7 @@ def show_review(console: Terminal, result: Result, count: int, out: Path | None)
     if len(listed):
         console.table("Most worth a review", listed.columns, listed.rows())
     if out is not None:
-        save_review_list(listed, out)
+        save_review_list(result, listed, out)
         console.say(f"Fill in the column label, and give it back with --corrections: {out}")
 
 
@@ -217,12 +217,13 @@ def label_issues(run: Path, most: int, out: Path | None) -> None:
     """List given labels that are probably wrong, by their out-of-fold predictions."""
     from labelgrad.auto.label_issues import find_label_issues
 
-    console, found = Terminal(), find_label_issues(labelgrad.load(run), most)
+    console, result = Terminal(), labelgrad.load(run)
+    found = find_label_issues(result, most)
     console.table("Labels most at odds with held-out predictions", found.columns, found.rows())
     if out is not None:
         from labelgrad.auto.queue import save_review_list
 
-        save_review_list(found, out)
+        save_review_list(result, found, out)
         console.say(f"Fill in the column label, and give it to labels --corrections: {out}")
 
 

@@ -149,8 +149,11 @@ def print_leaderboard(console: Terminal, board: pl.DataFrame, evaluation: Evalua
             ends = (row[name] for name in ("error", "error_low", "error_high"))
             error, low, high = (shown_error(value, evaluation.task) for value in ends)
             error = f"{error} ({low.removesuffix(' %')} – {high.removesuffix(' %')})"
-        name = row["model"] + " *" * row["kept"]
-        rows.append((name, error, row["loss"], row["weight"], row["seconds"]))
+        loss, weight, seconds = (
+            None if row[name] is None else f"{row[name]:.{digits}f}"
+            for name, digits in (("loss", 3), ("weight", 2), ("seconds", 1))
+        )
+        rows.append((row["model"] + " *" * row["kept"], error, loss, weight, seconds))
     title = f"On {evaluation.examples} held-out labels; * is saved"
     console.table(title, ("model", "error (95 % interval)", "loss", "weight", "seconds"), rows)
 

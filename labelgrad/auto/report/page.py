@@ -84,7 +84,7 @@ def render(
         "result": result,
         "about": about,
         "name": Path(about.data).name if about.data else about.kind,
-        "confident": confident_sentence(result.labels),
+        "confident": confident_sentence(result),
         "error_name": task.error_name.capitalize(),
         "form": form,
         "issues": _issues(result, views, issues),
@@ -105,20 +105,20 @@ def render(
     return _environment().get_template("page.html").render(context)
 
 
-def confident_sentence(labels: pl.DataFrame) -> str:
+def confident_sentence(result: Result) -> str:
     """How many imputed labels are confident, and how many of them are expected to be right.
 
-    >>> labels = pl.DataFrame({"source": ["imputed"] * 3, "confidence": [0.95, 0.97, 0.5]})
-    >>> print(confident_sentence(labels))
-    2 of 3 imputed labels have confidence above 90 %; about 2 of them are expected to be right.
+    No more than the held-out labels of that confidence bear out.
     """
+    labels = result.labels
     confidence = labels["confidence"].filter(labels["source"] == "imputed").drop_nulls()
     if not len(confidence):
         return ""
     above = confidence.filter(confidence > CONFIDENT)
+    right = above.sum() * result.held_out.support(CONFIDENT)
     return (
         f"{len(above):,} of {len(confidence):,} imputed labels have confidence above "
-        f"{100 * CONFIDENT:g} %; about {above.sum():,.0f} of them are expected to be right."
+        f"{100 * CONFIDENT:g} %; about {right:,.0f} of them are expected to be right."
     )
 
 

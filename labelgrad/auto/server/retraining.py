@@ -107,5 +107,5 @@ def _scores(result: Result, held_out: Array, imputed: Array) -> dict[str, float 
         found["loss"] = float(task.losses(predicted, y).mean()) if task.classes else None
     if task.classes and len(imputed):
         confidence = result.labels["confidence"].to_numpy()[imputed]
-        found["expected_error"] = float(1 - confidence.mean())
+        found["expected_error"] = float(1 - confidence.mean() * result.held_out.support())
     return found

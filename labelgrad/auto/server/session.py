@@ -90,13 +90,17 @@ class ReviewSession:
             if self._state is None:
                 queue, annotations = self._queue, self.log.annotations()
                 is_open = ~self._annotated[queue.imputed]
-                doubt = 1 - np.nan_to_num(queue.confidence[queue.imputed[is_open]].astype(float))
+                confidence = np.nan_to_num(queue.confidence[queue.imputed[is_open]].astype(float))
+                wrong = None
+                if queue.is_classification:
+                    support = self.result.held_out.support()
+                    wrong = float((1 - support * confidence).sum())
                 self._state = {
                     "model": self.result.digest,
                     "revision": self._revision,
                     "annotated": int((~is_open).sum()),
                     "open": int(is_open.sum()),
-                    "expected_errors": float(doubt.sum()) if queue.is_classification else None,
+                    "expected_errors": wrong,
                     "changed": sum(one.shown not in (None, one.label) for one in annotations),
                     "new": self._new_labels(),
                     "guarantee": self._guarantee() if queue.is_classification else None,

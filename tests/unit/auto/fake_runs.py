@@ -24,6 +24,10 @@ class FakeRun:
     truth: np.ndarray | None = None
     config: object = field(default_factory=lambda: SimpleNamespace(seed=0, groups=None))
     about: object = field(default_factory=lambda: SimpleNamespace(learned_from=None))
+    id_name: str = "row"
+
+    def with_cells(self, listed: pl.DataFrame) -> pl.DataFrame:
+        return listed
 
 
 def classification_run(

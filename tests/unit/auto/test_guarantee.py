@@ -21,7 +21,7 @@ from labelgrad.auto.guarantee import (
 )
 from labelgrad.auto.label_issues import find_label_issues
 from labelgrad.auto.prevalence import prevalence
-from labelgrad.auto.queue import review_list, save_review_list
+from labelgrad.auto.queue import review_list
 from tests.unit.auto.fake_runs import classification_run, regression_run
 
 
@@ -375,10 +375,6 @@ def test_the_review_list_has_doubtful_labels_first_and_annotated_ones_not(tmp_pa
     log = AnnotationLog(tmp_path / FILE)
     log.add([Annotation(listed["row"][0], "cow", "choose")])
     assert review_list(run, 29)["row"].to_list() == listed["row"][1:].to_list()
-    save_review_list(listed, tmp_path / "look.csv")
-    saved = pl.read_csv(tmp_path / "look.csv")
-    assert saved.columns[:3] == ["row", "label", "imputed"]
-    assert saved["label"].null_count() == 30
 
 
 def test_review_lists_of_values():

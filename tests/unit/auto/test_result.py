@@ -1,5 +1,7 @@
 """A result tells what was found, and its arrays agree with its table of labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,18 @@ def test_labels_are_the_ensembles_and_predictions_the_students(result):
         np.testing.assert_allclose(imputed["prediction"], result.task.display(point), rtol=1e-6)
     assert result.labels["source"][:24].to_list() == ["random"] * 24
     assert (result.about.labeled, result.about.unlabeled) == (24, 36)
+
+
+def test_confidence_is_supported_by_held_out_labels_only_as_far_as_these_are_right():
+    held_out = small_fit(*arrays()).held_out
+    predicted = held_out.predictions["ensemble"]
+    confidence = np.exp(predicted.max(1))[np.exp(predicted.max(1)) > 0.6]
+    right, wrong = (
+        replace(held_out, y=found) for found in (predicted.argmax(1), 1 - predicted.argmax(1))
+    )
+    assert right.support(0.6) == 1
+    assert wrong.support(0.6) == pytest.approx(2 / (confidence.sum() + 2))
+    assert wrong.support(1.0) == 1  # no label is as confident as that
 
 
 def test_held_out_predictions_are_of_labeled_examples(result):

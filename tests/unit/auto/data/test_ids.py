@@ -36,11 +36,17 @@ def test_an_id_names_the_rows_in_every_file(tmp_path):
     assert labels["Customer ID"].to_list() == STRIPPED
     assert pl.read_csv(run / "table.csv")["Customer ID"].to_list() == NAMES
     result = load(run)
-    save_review_list(review_list(result, 5), tmp_path / "look.csv")
+    save_review_list(result, review_list(result, 5), tmp_path / "look.csv")
     save_audit(result, draw_audit(result, 4), tmp_path / "audit.csv")
     for file, count, take in (("look", 5, take_corrections), ("audit", 4, take_audit)):
         listed = pl.read_csv(tmp_path / f"{file}.csv", infer_schema=False)
         assert listed["Customer ID"].is_in(STRIPPED[LABELED:]).all()
+        assert listed.columns[:2] == ["Customer ID", "label"]
+        assert listed["label"].null_count() == count
+        cells = pl.read_csv(path, infer_schema=False).select("Customer ID", "x", "leak")
+        cells = cells.with_columns(pl.col("Customer ID").str.strip_chars())
+        beside = listed.select("Customer ID", "x", "leak")
+        assert beside.equals(beside.select("Customer ID").join(cells, on="Customer ID", how="left"))
         listed.with_columns(label=pl.lit("yes")).write_csv(tmp_path / "filled.csv")
         take(result, tmp_path / "filled.csv")
         known = {one.id for one in AnnotationLog(run / FILE).newest(audits=file == "audit")}
