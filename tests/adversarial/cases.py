@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
@@ -13,16 +12,15 @@ import sys
 import tempfile
 import time
 import traceback
-import warnings
 from collections.abc import Callable
-from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any, NamedTuple
 
-import torch
-
-from labelgrad.auto.cli.app import UNEXPECTED, main
+from labelgrad.auto.cli.app import UNEXPECTED
+from tests.command import labelgrad
 
 SECONDS, MEGABYTES = 300.0, 2500  # the time of a busy machine
 # What changes a file, and which argument of its audit event is the folder that a path starts from.
@@ -152,38 +150,21 @@ def watch(place: Path) -> list[str]:
     return found
 
 
-class Ended(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    def check(self, what: object) -> Ended:
-        """The rule of every case: success, one line of error, or a usage error of click."""
-        said = [line for line in self.err.splitlines() if "labelgrad: warning: " not in line]
-        usage = self.code == 2 and self.err.startswith("Usage: ")
-        refused = self.code == 1 and len(said) == 1 and len(said[0]) < 2000
-        if "Traceback" in self.err or not (usage or refused or (self.code == 0 and not said)):
-            raise Failure(f"{str(what)[:300]} ended with {self.code}: {self.err[-2000:]}")
-        return self
+def checked(done: CompletedProcess[str]) -> CompletedProcess[str]:
+    """The rule of every case: success, one line of error, or a usage error of click."""
+    said = [line for line in done.stderr.splitlines() if "labelgrad: warning: " not in line]
+    usage = done.returncode == 2 and done.stderr.startswith("Usage: ")
+    one_line = done.returncode == 1 and len(said) == 1 and len(said[0]) < 2000
+    fine = usage or one_line or (done.returncode == 0 and not said)
+    if "Traceback" in done.stderr or not fine:
+        what = f"{str(done.args)[:300]} ended with {done.returncode}"
+        raise Failure(f"{what}: {done.stderr[-2000:]}")
+    return done
 
 
-def command(*arguments: object, cwd: Path) -> Ended:
+def command(*arguments: object, cwd: Path) -> CompletedProcess[str]:
     """A command in this process, which succeeds or refuses in one line."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    sys.argv = ["labelgrad", *map(str, arguments)]
-    torch.set_num_threads(1)
-    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
-        warnings.simplefilter("default")
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        if code == UNEXPECTED:  # once more, for its traceback
-            sys.argv.append("--debug")
-            try:
-                main()
-            except Exception:
-                err.write(traceback.format_exc())
-    return Ended(code, out.getvalue(), err.getvalue()).check(arguments)
+    done = labelgrad(arguments, cwd=cwd)
+    if done.returncode == UNEXPECTED:  # once more, for its traceback
+        labelgrad([*arguments, "--debug"], cwd=cwd)
+    return checked(done)

@@ -157,7 +157,7 @@ def damaged_case(draw: random.Random, place: Path) -> str:
     for name, outcome in found.items():
         if outcome and path.name != "labels.csv" and outcome != before[name]:
             raise Failure(f"{name} gives something else after damage to {path.relative_to(run)}")
-    if draw.random() < 0.3 and not command("fit", "--resume", "--out", run, cwd=place).code:
+    if draw.random() < 0.3 and not command("fit", "--resume", "--out", run, cwd=place).returncode:
         for name in RESULT:
             if (run / name).read_bytes() != (place.parent / f"run-{kind}" / name).read_bytes():
                 raise Failure(f"{name} differs after damage to {path.relative_to(run)}, --resume")
@@ -179,7 +179,7 @@ def resumed_case(draw: random.Random, place: Path) -> str:
         saved = saved if isinstance(saved, dict) else {"config": saved}
         (run / "config.json").write_bytes(sealed_json(saved))
     ended = command("fit", "--resume", "--out", run, "--steps", "5", cwd=place)
-    return "refused" if ended.code else "resumed"
+    return "refused" if ended.returncode else "resumed"
 
 
 def annotation(draw: random.Random) -> bytes:
@@ -243,7 +243,7 @@ def encoder_case(draw: random.Random, place: Path) -> str:
     ended = command("fit", *data, "--encoder", "./encoder", "--out", "new", cwd=place)
     if list(place.rglob("ran")):
         raise Failure("code of an encoder's folder has run")
-    return "refused" if ended.code else "answered"
+    return "refused" if ended.returncode else "answered"
 
 
 PARTS = [

@@ -19,8 +19,8 @@ LONGER = (*FIT, "--base-models", "linear,lga", "--steps", "100", "--out", "run")
 def fit(place: Path) -> None:
     """Begin the fit, or resume it."""
     resume = ("--resume",) if (place / "run").exists() else ()
-    if (ended := command(*LONGER, *resume, cwd=place)).code:
-        raise Failure(f"a fit was refused: {ended.err}")
+    if (ended := command(*LONGER, *resume, cwd=place)).returncode:
+        raise Failure(f"a fit was refused: {ended.stderr}")
 
 
 def prepare(place: Path) -> None:

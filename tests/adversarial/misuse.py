@@ -8,11 +8,12 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 from labelgrad.auto.cli.app import app
-from tests.adversarial.cases import Ended, Failure, Part, command
+from tests.adversarial.cases import Failure, Part, checked, command
 from tests.adversarial.targets import FIT, RESULT, copy_run, finished_runs, write_data
 
 PATHS = ["pets.csv", "nowhere.csv", ".", "/dev/null", "", "a\x1bb.csv", "x" * 300, "run", "é", "~"]
@@ -22,6 +23,8 @@ VALUES = [
     *("150%", "5%", "\x1b[2J", "none", "prices.csv", "nowhere", "é" * 400),
 ]
 LONG = ("--time-budget", "--dask", "--help")  # options that may take minutes or say much
+LABELGRAD = [sys.executable, "-m", "labelgrad"]
+TEXT: dict[str, Any] = {"capture_output": True, "text": True}
 OLD = {
     "digests.json": json.dumps({"version": 1, "files": {}}),
     "plan.json": json.dumps({"steps": 5}),
@@ -53,7 +56,7 @@ def case(draw: random.Random, place: Path) -> str:
     ended = command(*words, cwd=place)
     if data.read_bytes() != before or not (run / "mine.txt").exists():
         raise Failure(f"{words} changed a file of the user's")
-    return "refused" if ended.code else "done"
+    return "refused" if ended.returncode else "done"
 
 
 def older_case(draw: random.Random, place: Path) -> str:
@@ -69,28 +72,22 @@ def older_case(draw: random.Random, place: Path) -> str:
         orders += [(*FIT, "--out", "old", *resume)] * 4
     order = draw.choice(orders)
     ended = command(*order, cwd=place)
-    if not ended.code or any(p.read_text() != OLD[p.name] for p in (place / "old").iterdir()):
+    if not ended.returncode or any(p.read_text() != OLD[p.name] for p in (place / "old").iterdir()):
         raise Failure(f"{order} did not leave an older folder alone: {ended}")
     return "refused"
 
 
-def subprocess_ended(program: list[str], cwd: Path, first: Callable[[], None] | None) -> Ended:
-    """A command in a process of its own, after something that is done there first."""
-    done = subprocess.run(program, cwd=cwd, capture_output=True, text=True, preexec_fn=first)
-    return Ended(done.returncode, done.stdout, done.stderr).check(program)
-
-
-def full_disk(order: tuple[str, ...], cwd: Path, most: int) -> Ended:
+def full_disk(order: tuple[str, ...], cwd: Path, most: int) -> CompletedProcess[str]:
     """The command where no file can have more than so many bytes."""
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
-    return subprocess_ended([sys.executable, "-m", "labelgrad", *order], cwd, limit)
+    return checked(subprocess.run([*LABELGRAD, *order], cwd=cwd, preexec_fn=limit, **TEXT))
 
 
-def small_disk(order: tuple[str, ...], cwd: Path, options: str) -> Ended | None:
+def small_disk(order: tuple[str, ...], cwd: Path, options: str) -> CompletedProcess[str] | None:
     """The command where the folder `disk` is a disk of its own; None if none can be mounted."""
     unshare, test = ["unshare", "-rm"], ["mount", "-t", "tmpfs", "none", "disk"]
     try:
@@ -98,8 +95,8 @@ def small_disk(order: tuple[str, ...], cwd: Path, options: str) -> Ended | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     script = f'mount -t tmpfs -o {options} none disk && exec "$@"'
-    program = [*unshare, "sh", "-c", script, "sh", sys.executable, "-m", "labelgrad", *order]
-    return subprocess_ended(program, cwd, None)
+    program = [*unshare, "sh", "-c", script, "sh", *LABELGRAD, *order]
+    return checked(subprocess.run(program, cwd=cwd, **TEXT))
 
 
 def disk_case(draw: random.Random, place: Path) -> str:
@@ -110,7 +107,7 @@ def disk_case(draw: random.Random, place: Path) -> str:
     if draw.random() < 0.5:
         options = draw.choice([f"size={draw.randrange(4, 400)}k", "ro", "nr_inodes=3", "mode=0"])
         ended = small_disk(order, place, options)
-        return "skipped" if ended is None else "refused" if ended.code else "done"
+        return "skipped" if ended is None else "refused" if ended.returncode else "done"
     largest = (whole / "report.html").stat().st_size
     ended = full_disk(order, place, int(draw.choice([0.01, 0.05, 0.3, 0.9]) * largest))
     command(*order, *(("--resume",) if (place / "disk" / "run").exists() else ()), cwd=place)
@@ -119,7 +116,7 @@ def disk_case(draw: random.Random, place: Path) -> str:
         one, other = (place / "disk" / run / name for run in ("run", "undisturbed"))
         if one.read_bytes() != other.read_bytes():
             raise Failure(f"{name} differs after a full disk")
-    return "resumed" if ended.code else "done"
+    return "resumed" if ended.returncode else "done"
 
 
 PARTS = [

@@ -161,7 +161,7 @@ def case(draw: random.Random, place: Path) -> str:
     ended = command(*order, cwd=place)
     if path.is_file() and path.read_bytes() != before:
         raise Failure("the data were changed")
-    return f"{order[0]} {'refused' if ended.code else 'done'}"
+    return f"{order[0]} {'refused' if ended.returncode else 'done'}"
 
 
 PARTS = [Part("fuzzed data", finished_runs, case)]

@@ -74,8 +74,8 @@ def finished_runs(place: Path) -> None:
         ("fit", "prices.csv", *target, "--out", "run-values"),
         ("fit", "images.npz", *FAST, "--base-models", "lga", "--out", "run-pixels"),
     ):
-        if (ended := command(*order, cwd=place)).code:
-            raise Failure(ended.err)
+        if (ended := command(*order, cwd=place)).returncode:
+            raise Failure(ended.stderr)
     for kind in DATA:
         (place / f"run-{kind}" / "mine.txt").write_text(MINE)
         (place / "case").mkdir()
@@ -105,7 +105,8 @@ def outcomes(place: Path, run: Path, data: Path) -> dict[str, str]:
     found = {}
     for name, order in orders.items():
         ended, out = command(*order, cwd=place), place / order[-1]
-        found[name] = "" if ended.code else ended.out + (out.read_text() if out.is_file() else "")
+        written = out.read_text() if out.is_file() else ""
+        found[name] = "" if ended.returncode else ended.stdout + written
         if ",nan" in found[name].lower():
             raise Failure(f"{name} wrote nan: {found[name][:500]}")
     if (run / "mine.txt").is_file() and (run / "mine.txt").read_text() != MINE:

@@ -1,14 +1,13 @@
 """The commands of the paper's analysis, on a tiny size: files, figures, resuming, errors."""
 
 import json
-import signal
-import subprocess
+import multiprocessing
 import time
 from collections import Counter
 
 import pytest
 
-from tests.experiments.command import COMMAND, experiment
+from tests.experiments.command import experiment
 
 ONE = ["--workers", "1"]  # process: each takes seconds to begin
 
@@ -91,14 +90,15 @@ def test_synthetic_is_resumed_by_the_trial_and_redrawn_without_training(tmp_path
 def test_a_killed_search_goes_on_with_what_is_not_finished(tmp_path):
     command = ["tune", "synthetic", "--scale", "tiny", "--trials", "3", "--workers", "1"]
     command += ["--out", str(tmp_path)]
-    process = subprocess.Popen([*COMMAND["paper"], *command], stdout=subprocess.PIPE)
+    process = multiprocessing.get_context("fork").Process(target=experiment, args=command)
+    process.start()
     results, deadline = tmp_path / "results.jsonl", time.monotonic() + 120
     while not (results.exists() and len(lines(tmp_path)) >= 4):
-        assert process.poll() is None
+        assert process.is_alive()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.kill()
+    process.join()
     before = lines(tmp_path)
     said = experiment(*command)
     assert said.returncode == 0, said.stderr
@@ -116,16 +116,8 @@ def test_a_killed_search_goes_on_with_what_is_not_finished(tmp_path):
 
 @pytest.mark.slow
 def test_other_settings_in_the_same_folder_are_one_line(tmp_path):
-    command = [
-        "reproduce",
-        "synthetic",
-        "--trials",
-        1,
-        "--methods",
-        "supervised",
-        "--out",
-        tmp_path,
-    ]
+    command = ["reproduce", "synthetic", "--trials", 1, "--methods", "supervised"]
+    command += ["--out", tmp_path]
     assert experiment(*command, *ONE, "--scale", "tiny").returncode == 0
     said = experiment(*command, "--scale", "paper")
     assert said.returncode == 1

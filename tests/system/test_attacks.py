@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.system.command import ROOT
+from tests.command import ROOT
 
 QUICK = ("fuzzed data", "damaged runs", "crafted runs", "crafted annotations", "misused commands")
 QUICK += ("crafted encoders", "older folders", "requests")

@@ -12,7 +12,7 @@ import labelgrad
 from labelgrad.auto.cross_fit import make_folds
 from labelgrad.auto.guarantee import guaranteed_labels
 from labelgrad.auto.task import Classification, Regression
-from tests.system.command import run_ok
+from tests.command import run_ok
 
 QUICK = {"base_models": "linear,extra trees", "steps": 20}
 

@@ -4,34 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.system.command import run_ok
+from tests.command import run_ok
 
 COUNT, LABELED = 60, 20
 WORDS = {
-    "sport": [
-        "goal",
-        "match",
-        "team",
-        "player",
-        "score",
-        "league",
-        "coach",
-        "season",
-        "ball",
-        "win",
-    ],
-    "food": [
-        "bread",
-        "soup",
-        "cook",
-        "oven",
-        "taste",
-        "salt",
-        "sugar",
-        "kitchen",
-        "lunch",
-        "plate",
-    ],
+    "sport": ["goal", "match", "team", "player", "score", "league", "coach", "season", "ball"],
+    "food": ["bread", "soup", "cook", "oven", "taste", "salt", "sugar", "kitchen", "lunch"],
 }
 FAST = ("--base-models", "linear,neighbours", "--steps", "30", "--workers", "1")
 
