@@ -21,7 +21,15 @@ from labelgrad.auto.run import Manifest, write_result_files
 from labelgrad.files import read_sealed, read_tensors, sealed_json, write_tensors
 from tests.adversarial.cases import Failure, Part, command
 from tests.adversarial.tables import mutate
-from tests.adversarial.targets import DATA, RESULT, copy_run, finished_runs, image_folder, outcomes
+from tests.adversarial.targets import (
+    DATA,
+    FAST,
+    RESULT,
+    copy_run,
+    finished_runs,
+    image_folder,
+    outcomes,
+)
 
 WILD: list[Any] = [
     *(None, True, 0, -1, 1, 3, 10**6, 10**12, 10**400, 2**63, 0.5, -0.5, 1e-300, 1e300),
@@ -178,7 +186,7 @@ def resumed_case(draw: random.Random, place: Path) -> str:
         saved = wild(read_sealed((run / "config.json").read_bytes()), draw)
         saved = saved if isinstance(saved, dict) else {"config": saved}
         (run / "config.json").write_bytes(sealed_json(saved))
-    ended = command("fit", "--resume", "--out", run, "--steps", "5", cwd=place)
+    ended = command("fit", "--resume", "--out", run, *FAST[:4], cwd=place)
     return "refused" if ended.returncode else "resumed"
 
 

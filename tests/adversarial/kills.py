@@ -13,7 +13,7 @@ from tests.adversarial.cases import Failure, Part, command
 from tests.adversarial.targets import FIT, RESULT, write_data
 
 KILLS = 3
-LONGER = (*FIT, "--base-models", "linear,lga", "--steps", "100", "--out", "run")
+LONGER = (*FIT, "--base-models", "linear,lga", "--steps", "40", "--out", "run")
 
 
 def fit(place: Path) -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
 
 from labelgrad.auto.cli.app import app
 from tests.adversarial.cases import Failure, Part, checked, command
@@ -23,8 +22,6 @@ VALUES = [
     *("150%", "5%", "\x1b[2J", "none", "prices.csv", "nowhere", "é" * 400),
 ]
 LONG = ("--time-budget", "--dask", "--help")  # options that may take minutes or say much
-LABELGRAD = [sys.executable, "-m", "labelgrad"]
-TEXT: dict[str, Any] = {"capture_output": True, "text": True}
 OLD = {
     "digests.json": json.dumps({"version": 1, "files": {}}),
     "plan.json": json.dumps({"steps": 5}),
@@ -80,11 +77,13 @@ def older_case(draw: random.Random, place: Path) -> str:
 def full_disk(order: tuple[str, ...], cwd: Path, most: int) -> CompletedProcess[str]:
     """The command where no file can have more than so many bytes."""
 
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-    return checked(subprocess.run([*LABELGRAD, *order], cwd=cwd, preexec_fn=limit, **TEXT))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        return command(*order, cwd=cwd)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def small_disk(order: tuple[str, ...], cwd: Path, options: str) -> CompletedProcess[str] | None:
@@ -95,8 +94,8 @@ def small_disk(order: tuple[str, ...], cwd: Path, options: str) -> CompletedProc
     except (OSError, subprocess.CalledProcessError):
         return None
     script = f'mount -t tmpfs -o {options} none disk && exec "$@"'
-    program = [*unshare, "sh", "-c", script, "sh", *LABELGRAD, *order]
-    return checked(subprocess.run(program, cwd=cwd, **TEXT))
+    program = [*unshare, "sh", "-c", script, "sh", sys.executable, "-m", "labelgrad", *order]
+    return checked(subprocess.run(program, cwd=cwd, capture_output=True, text=True))
 
 
 def disk_case(draw: random.Random, place: Path) -> str:

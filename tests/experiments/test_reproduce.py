@@ -4,9 +4,11 @@ import json
 import multiprocessing
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from experiments.paper import synthetic
 from tests.experiments.command import experiment
 
 ONE = ["--workers", "1"]  # process: each takes seconds to begin
@@ -87,7 +89,9 @@ def test_synthetic_is_resumed_by_the_trial_and_redrawn_without_training(tmp_path
 
 
 @pytest.mark.slow
-def test_a_killed_search_goes_on_with_what_is_not_finished(tmp_path):
+def test_a_killed_search_goes_on_with_what_is_not_finished(tmp_path, monkeypatch):
+    fewer = replace(synthetic.SIZES["tiny"], steps=11)
+    monkeypatch.setitem(synthetic.SIZES, "tiny", fewer)
     command = ["tune", "synthetic", "--scale", "tiny", "--trials", "3", "--workers", "1"]
     command += ["--out", str(tmp_path)]
     process = multiprocessing.get_context("fork").Process(target=experiment, args=command)

@@ -40,7 +40,7 @@ def table(task: Task, n: int = 120, labels: int = 24, seed: int = 0) -> tuple[Da
 
 TWO = Classification(("no", "yes"))
 QUICK = FitConfig(base_models="linear, extra trees, neighbours", steps=60)
-TWO_WORKERS = FitConfig(workers=2, model_timeout=60.0)
+TWO_WORKERS = FitConfig(workers=2, model_timeout=30.0)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def test_a_model_that_takes_too_long_in_a_worker_is_killed() -> None:
     models = [Bad("sleeps", seconds=600.0), *base_models(("linear",), FitConfig(), dataset)]
     began = time.perf_counter()
     fits, notes = cross_fit(models, dataset, folds, TWO_WORKERS)
-    assert notes == ["Base model 'sleeps' is left out: it took more than 60 s."]
+    assert notes == ["Base model 'sleeps' is left out: it took more than 30 s."]
     assert [fit.name for fit in fits] == ["linear"]
     assert time.perf_counter() - began < 300
 
@@ -352,7 +352,7 @@ def test_the_evaluation_tells_what_came_of_it(classes: tuple[Fitted, Dataset, Ar
 def test_regression_from_examples_to_evaluation() -> None:
     task = Regression(mean=10.0, scale=4.0)
     dataset, truth = table(task, labels=40)
-    fitted = fit_all(dataset, QUICK.override({"steps": 300}))
+    fitted = fit_all(dataset, QUICK.override({"steps": 150}))
     prediction = fitted.ensemble.predict(dataset.examples)
     assert task.error(prediction, truth) < 4.0 * 0.7 * truth.std()
     student = fitted.student.network.predict(dataset.examples)
@@ -395,7 +395,7 @@ def test_without_unlabeled_examples_the_student_learns_the_labels() -> None:
     dataset, truth = table(TWO, n=40, labels=40)
     for encoded in (False, True):
         whole = replace(dataset, has_encoded_features=encoded)
-        fitted = fit_all(whole, FitConfig(base_models="linear, lga", steps=200))
+        fitted = fit_all(whole, FitConfig(base_models="linear, lga", steps=60))
         assert TWO.error(fitted.student.network.predict(whole.examples), truth) < 0.25
         assert fitted.evaluation.summary.startswith("No base model used unlabeled data")
 

@@ -69,7 +69,7 @@ def test_base_models_can_be_left_out_afterwards(fitted):
 
 def test_the_student_predicts_on_request():
     X, y, partly = iris()
-    model = StackedClassifier(FEW, predictor="student", steps=300, random_state=0).fit(X, partly)
+    model = StackedClassifier(FEW, predictor="student", steps=100, random_state=0).fit(X, partly)
     assert model.score(X, y) > 0.8
     ensemble = StackedClassifier(FEW, random_state=0).fit(X, partly)
     assert not np.array_equal(model.predict_proba(X), ensemble.predict_proba(X))

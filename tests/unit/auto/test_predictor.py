@@ -38,7 +38,7 @@ def test_probabilities_are_those_of_the_table(classes, tmp_path):
 
 def test_values_have_an_interval_that_covers_most_held_out_values(tmp_path):
     X, y = arrays(rows=120, labeled=60, values=True)
-    result = small_fit(X, y, out=tmp_path / "run", base_models="linear", steps=300)
+    result = small_fit(X, y, out=tmp_path / "run", base_models="linear", steps=100)
     found = load(tmp_path / "run").predict(X[60:])
     frame = found.frame()
     assert frame.columns == ["row", "prediction", "low", "high"]

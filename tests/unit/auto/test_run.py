@@ -6,8 +6,7 @@ import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
-import sys
+import time
 from dataclasses import fields
 
 import numpy as np
@@ -25,10 +24,16 @@ EDITABLE = "labels.csv"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def saved(tmp_path_factory):
+    """The result of a fit."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    small_fit(*arrays(), out=folder, keep_ensemble=True)
-    return folder
+    return small_fit(*arrays(), out=folder, keep_ensemble=True)
+
+
+@pytest.fixture(scope="module")
+def whole(saved):
+    """The folder of a whole run."""
+    return saved.folder
 
 
 @pytest.fixture
@@ -75,10 +80,8 @@ def test_every_file_has_a_digest(whole):
         read_sealed((whole / name).read_bytes())
 
 
-def test_a_loaded_result_is_the_one_that_was_saved(tmp_path):
-    X, y = arrays()
-    fitted = small_fit(X, y, out=tmp_path / "run", keep_ensemble=True)
-    loaded = load(tmp_path / "run")
+def test_a_loaded_result_is_the_one_that_was_saved(saved):
+    X, fitted, loaded = arrays()[0], saved, load(saved.folder)
     assert loaded.labels.equals(fitted.labels)
     assert loaded.summary == fitted.summary
     assert loaded.config == fitted.config
@@ -243,20 +246,23 @@ def test_a_run_that_fails_leaves_no_folder(tmp_path):
 
 
 def test_one_process_writes_at_a_time(tmp_path):
-    program = (
-        "import sys, time; from pathlib import Path; from labelgrad.auto.run import in_use\n"
-        "with in_use(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
-    )
-    folder = tmp_path / "run"
-    other = subprocess.Popen([sys.executable, "-c", program, folder], stdout=subprocess.PIPE)
+    folder, processes = tmp_path / "run", multiprocessing.get_context("fork")
+    locked = processes.Event()
+
+    def lock():
+        with in_use(folder):
+            locked.set()
+            time.sleep(60)
+
+    other = processes.Process(target=lock)
+    other.start()
     try:
-        assert other.stdout.readline() == b"locked\n"
+        assert locked.wait(60)
         with pytest.raises(ValueError, match=f"is in use by process {other.pid};"), in_use(folder):
             pass
     finally:
         other.kill()
-        other.wait()
-        other.stdout.close()
+        other.join()
     with in_use(folder):  # the lock of a dead process counts for nothing
         (folder / "mine").write_text("")
     assert [path.name for path in folder.iterdir()] == ["mine"]
