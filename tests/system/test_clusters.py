@@ -1,20 +1,15 @@
-"""Fits on several processes and machines: Dask workers that die, and torchrun."""
+"""Fits on a Dask cluster, whose workers die."""
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 
 import joblib
-import numpy as np
-import polars as pl
 import pytest
 
 import labelgrad
-from tests.command import ROOT, run_ok
-from tests.system.test_images import write_images
+from tests.command import run_ok
 from tests.system.test_table import write_customers
 
 distributed = pytest.importorskip("distributed")
@@ -43,9 +38,9 @@ def test_a_worker_that_is_killed_changes_nothing(tmp_path, cluster, kind):
 
     def work():
         if kind == "fit":
-            return labelgrad.fit(data, workers=2, **OPTIONS).labels
+            return labelgrad.fit(data, **OPTIONS).labels
         models = OPTIONS["base_models"]
-        table = labelgrad.compare(data, models=models, seeds=2, target="stays", workers=2).table()
+        table = labelgrad.compare(data, models=models, seeds=2, target="stays").table()
         return table.drop([name for name in table.columns if "second" in name])
 
     alone = work()
@@ -64,23 +59,3 @@ def test_the_command_fits_on_a_cluster(tmp_path, cluster):
     run_ok([*fit, "--out", "cluster", "--dask", cluster.scheduler_address], cwd=tmp_path)
     alone, found = ((tmp_path / n / "labels.csv").read_bytes() for n in ("alone", "cluster"))
     assert found == alone
-
-
-@pytest.mark.parametrize("processes", [1, 3])
-def test_torchrun_gives_the_labels_of_one_process(tmp_path, processes):
-    write_images(tmp_path / "photos")
-    fit = ["fit", "photos", "--base-models", "lga", "--steps", "20", "--workers", "1"]
-    run_ok([*fit, "--out", "alone"], cwd=tmp_path)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    subprocess.run(
-        [*torchrun, f"--nproc-per-node={processes}", "-m", "labelgrad", *fit, "--out", "several"],
-        cwd=tmp_path,
-        check=True,
-        timeout=500,
-        capture_output=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-    )
-    alone, found = (pl.read_csv(tmp_path / name / "labels.csv") for name in ("alone", "several"))
-    assert found.drop(pl.selectors.float()).equals(alone.drop(pl.selectors.float()))
-    for name in alone.select(pl.selectors.float()).columns:
-        np.testing.assert_allclose(found[name], alone[name], atol=1e-3, err_msg=name)

@@ -154,7 +154,7 @@ def test_takes_a_network_with_tied_weights(make, tmp_path):
 def test_learns(make):
     run = trainer(make, network="mlp")
     start = flatten(run.model.parameters()).clone()
-    losses = [run.step()["loss"] for _ in range(200)]
+    losses = [run.step()["loss"] for _ in range(80)]
     assert losses[-1] < losses[0]
     assert not torch.equal(start, flatten(run.model.parameters()))
 

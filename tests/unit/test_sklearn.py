@@ -24,7 +24,7 @@ from tests.unit.estimator_checks import MINUS_ONE_IS_A_CLASS, check
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.EstimatorCheckFailedWarning")
 def test_classifier_passes_scikit_learns_checks():
-    assert check(LGAClassifier(steps=100, learning_rate=3e-3, calibrate=False)) == set(
+    assert check(LGAClassifier(steps=40, learning_rate=1e-2, calibrate=False)) == set(
         MINUS_ONE_IS_A_CLASS
     )
 
@@ -33,7 +33,7 @@ def test_classifier_passes_scikit_learns_checks():
 @pytest.mark.filterwarnings("ignore:y has no unlabeled row")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_regressor_passes_scikit_learns_checks():
-    assert check(LGARegressor(steps=100, learning_rate=3e-3)) == set()
+    assert check(LGARegressor(steps=40, learning_rate=1e-2)) == set()
 
 
 def iris(every=10, seed=0):
@@ -45,7 +45,7 @@ def iris(every=10, seed=0):
 @pytest.fixture(scope="module")
 def fitted():
     X, y, partly = iris()
-    return LGAClassifier(steps=300, random_state=0).fit(X, partly), X, y, partly
+    return LGAClassifier(steps=100, learning_rate=3e-3, random_state=0).fit(X, partly), X, y, partly
 
 
 def test_every_row_has_a_label_and_a_distribution(fitted):
@@ -63,7 +63,7 @@ def test_attributes_are_scikit_learns(fitted):
     model, X, _, _ = fitted
     assert model.n_features_in_ == 4
     assert model.classes_.tolist() == [0, 1, 2]
-    assert len(model.history_) == 300
+    assert len(model.history_) == 100
     assert {"step", "loss", "lga/loss", "lga/gap", "lga/cosine"} <= set(model.history_[0])
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
     np.testing.assert_array_equal(model.predict_proba(X).argmax(1), model.predict(X))
@@ -72,11 +72,11 @@ def test_attributes_are_scikit_learns(fitted):
 def test_same_number_same_result_and_the_world_is_left_alone():
     X, _, partly = iris()
     before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    one, two = (LGAClassifier(steps=50, random_state=3).fit(X, partly) for _ in range(2))
+    one, two = (LGAClassifier(steps=10, random_state=3).fit(X, partly) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), before[0])
     np.testing.assert_array_equal(np.random.get_state()[1], before[1])
     np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
-    other = LGAClassifier(steps=50, random_state=4).fit(X, partly)
+    other = LGAClassifier(steps=10, random_state=4).fit(X, partly)
     assert not np.array_equal(one.predict_proba(X), other.predict_proba(X))
 
 
@@ -92,7 +92,7 @@ def test_pickled_and_cloned(fitted):
 
 def test_lives_in_a_pipeline_and_a_grid_search():
     X, _, partly = iris(every=3)
-    pipeline = make_pipeline(StandardScaler(), LGAClassifier(steps=60, random_state=0))
+    pipeline = make_pipeline(StandardScaler(), LGAClassifier(steps=10, random_state=0))
     grid = {"lgaclassifier__label_rate": [0.02, 0.1]}
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, partly)
     assert search.best_params_["lgaclassifier__label_rate"] in (0.02, 0.1)
@@ -109,7 +109,7 @@ def test_classes_may_be_words():
     X, y, partly = iris()
     words = np.array(["setosa", "versicolor", "virginica"], dtype=object)
     named = np.where(partly == -1, np.array(-1, dtype=object), words[y])
-    model = LGAClassifier(steps=100, random_state=0).fit(X, named)
+    model = LGAClassifier(steps=20, random_state=0).fit(X, named)
     assert set(model.predict(X)) <= set(words)
     assert set(model.transduction_) <= set(words)
 
@@ -117,12 +117,12 @@ def test_classes_may_be_words():
 def test_values_come_back_in_their_own_units():
     X, y = load_diabetes(return_X_y=True)
     partly = np.where(np.arange(len(y)) % 7 == 0, y, np.nan)
-    model = LGARegressor(steps=600, random_state=0).fit(X, partly)
+    model = LGARegressor(steps=150, learning_rate=5e-3, random_state=0).fit(X, partly)
     labeled = ~np.isnan(partly)
     np.testing.assert_array_equal(model.transduction_[labeled], y[labeled])
     assert np.isfinite(model.transduction_).all()
     assert model.score(X, y) > 0.3
-    scaled = LGARegressor(steps=600, random_state=0).fit(X, 1000 * partly + 5)
+    scaled = LGARegressor(steps=150, learning_rate=5e-3, random_state=0).fit(X, 1000 * partly + 5)
     np.testing.assert_allclose(scaled.predict(X), 1000 * model.predict(X) + 5, rtol=0.05, atol=1e4)
 
 
@@ -146,7 +146,7 @@ def test_a_network_of_ones_own_takes_pictures_and_is_left_as_it_was(as_function)
     module = Pictures()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     model = LGAClassifier(
-        module=Pictures if as_function else module, steps=200, learning_rate=3e-3, random_state=0
+        module=Pictures if as_function else module, steps=100, learning_rate=5e-3, random_state=0
     )
     model.fit(X, partly)
     assert model.score(X[100:], y[100:500]) > 0.6
@@ -159,7 +159,7 @@ def test_a_network_of_ones_own_takes_pictures_and_is_left_as_it_was(as_function)
 def test_no_unlabeled_row_trains_supervised_and_says_so():
     X, y, _ = iris()
     with pytest.warns(UserWarning, match="no unlabeled row"):
-        model = LGAClassifier(steps=300, learning_rate=1e-3, random_state=0).fit(X, y)
+        model = LGAClassifier(steps=80, learning_rate=5e-3, random_state=0).fit(X, y)
     assert "lga/loss" not in model.history_[0]
     np.testing.assert_array_equal(model.transduction_, y)
     assert model.score(X, y) > 0.9
@@ -216,10 +216,12 @@ def test_data_frames_of_numbers_and_series_with_gaps(library):
     frame = library.DataFrame(dict(zip("abcd", X.T, strict=True)))
     words = np.array(["cat", "dog", "eel"])[y]
     named = [word if known >= 0 else None for word, known in zip(words, partly, strict=True)]
-    model = LGAClassifier(steps=200, random_state=0).fit(frame, library.Series(named))
+    model = LGAClassifier(steps=60, learning_rate=5e-3, random_state=0).fit(
+        frame, library.Series(named)
+    )
     assert model.classes_.tolist() == ["cat", "dog", "eel"]
     assert model.score(frame, words) > 0.8
-    by_array = LGAClassifier(steps=200, random_state=0).fit(X, partly)
+    by_array = LGAClassifier(steps=60, learning_rate=5e-3, random_state=0).fit(X, partly)
     np.testing.assert_allclose(by_array.predict_proba(X), model.predict_proba(frame))
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame.rename({"a": "z"}) if library is polars else frame.add_prefix("z"))
@@ -232,7 +234,7 @@ def test_a_table_of_numbers_may_come_as_frame_or_array_and_have_gaps():
     X = X.copy()
     X[::9, 2] = np.nan
     frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
-    model = LGAClassifier(steps=100, random_state=0).fit(frame, partly)
+    model = LGAClassifier(steps=20, random_state=0).fit(frame, partly)
     assert model.feature_names_in_.tolist() == ["a", "b", "c", "d"]
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         by_place = model.predict_proba(X)

@@ -7,7 +7,6 @@ import time
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 
-import joblib
 import numpy as np
 import pytest
 
@@ -185,24 +184,6 @@ def test_a_model_that_takes_too_long_in_a_worker_is_killed() -> None:
     assert notes == ["Base model 'sleeps' is left out: it took more than 30 s."]
     assert [fit.name for fit in fits] == ["linear"]
     assert time.perf_counter() - began < 300
-
-
-@pytest.mark.slow
-def test_dask_is_a_switch_of_joblib() -> None:
-    distributed = pytest.importorskip("distributed")
-    dataset, _ = table(TWO)
-    folds = make_folds(dataset.y, TWO, 0)
-    models = base_models(("linear", "neighbours"), FitConfig(), dataset)
-    arguments = (models, dataset, folds)
-    alone, _ = cross_fit(*arguments)
-    with (
-        distributed.Client(processes=False, n_workers=1, dashboard_address=None),
-        joblib.parallel_config(backend="dask"),
-    ):
-        there, notes = cross_fit(*arguments)
-    assert not notes
-    for one, other in zip(alone, there, strict=True):
-        np.testing.assert_array_equal(one.out_of_fold, other.out_of_fold)
 
 
 def test_weights_for_a_fold_never_saw_its_labels(classes: tuple[Fitted, Dataset, Array]) -> None:

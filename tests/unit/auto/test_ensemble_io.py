@@ -22,27 +22,26 @@ CLASSES = (
     "linear,lga-metric,self-training,random forest,extra trees,neighbours,label spreading,majority,"
 )
 CLASSES += "lga-linear,gaussian process,lga"
+FEW = "linear,neighbours,lga-linear,lga"
 VALUES = "linear,random forest,extra trees,neighbours,gaussian process,majority"
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run of classes with every base model that can be saved."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    with pytest.MonkeyPatch.context() as patch:  # equal weights: stacking may keep a single one
+def fit_equal(folder, models, *, values=False):
+    """A run with equal weights, as stacking may keep a single model."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("labelgrad.auto.stacking.fit_weights", lambda *given: given[3])
-        return small_fit(*arrays(), out=folder, base_models=CLASSES, keep_ensemble=True)
+        data = arrays(values=values)
+        return small_fit(*data, out=folder, base_models=models, steps=5, keep_ensemble=True)
 
 
-@pytest.fixture(scope="module", params=["classes", "values"])
-def fitted(request, tmp_path_factory):
-    if request.param == "classes":
-        return request.getfixturevalue("whole")
-    folder = tmp_path_factory.mktemp("values") / "run"
-    return small_fit(*arrays(values=True), out=folder, base_models=VALUES, keep_ensemble=True)
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    return fit_equal(tmp_path_factory.mktemp("few") / "run", FEW)
 
 
-def test_every_base_model_comes_back_as_it_was(fitted):
+@pytest.mark.parametrize("models", [CLASSES, VALUES])
+def test_every_base_model_comes_back_as_it_was(tmp_path, models):
+    fitted = fit_equal(tmp_path / "run", models, values=models == VALUES)
     loaded = load(fitted.folder)
     new = np.random.default_rng(1).normal(size=(7, 4))
     one, two = (each.predict(new, ensemble=True) for each in (fitted, loaded))
@@ -63,9 +62,9 @@ def test_a_model_that_cannot_be_saved_is_named(tmp_path):
 
 
 @pytest.fixture
-def refusal(whole, tmp_path):
+def refusal(few, tmp_path):
     """The sentence that refuses a run whose files are changed, with digests that are right."""
-    run = shutil.copytree(whole.folder, tmp_path / "run")
+    run = shutil.copytree(few.folder, tmp_path / "run")
 
     def of(change):
         files = {name: (run / name).read_bytes() for name in Manifest.of(run).files}

@@ -17,7 +17,7 @@ from torch.distributed import run as torchrun
 from labelgrad import LGA, MLP, Evidence, Recipe, Supervised, TensorBatches, fit  # noqa: F401
 from labelgrad.auto.cli.app import main
 
-FIT = "labelgrad fit pets.csv --target kind --steps 2 --base-models linear,supervised --out run"
+FIT = "labelgrad fit pets.csv --target kind --steps 8 --base-models lga --workers 1 --out run"
 
 
 def training(folder):

@@ -57,9 +57,9 @@ def random_batches(steps, *, rows, width, size, seed=0, dtype=torch.float64):
         yield drawn, slope.to(dtype)
 
 
-@pytest.mark.parametrize("size", [1, 5, 40])
-def test_two_thousand_random_steps_equal_dense_adam(size):
-    batches = list(random_batches(2000, rows=200, width=10, size=size))
+@pytest.mark.parametrize("size", [1, 40])
+def test_a_thousand_random_steps_equal_dense_adam(size):
+    batches = list(random_batches(1000, rows=200, width=10, size=size))
     table = play(LabelTable(200, 10, rule=LazyAdam(0.1), dtype=torch.float64), batches)
     expected = dense_adam(batches, rows=200, width=10)
     assert (table.labels() - expected).abs().max() < 1e-10
