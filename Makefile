@@ -1,6 +1,8 @@
 # Everything starts from a bare clone: the first call sets up, later ones go straight to work.
 PYTHON ?= python3
 BIN := .venv/bin
+# Two processes with a thread each; a module stays in one of them, where its fixtures are.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 READY := .venv/ready
 
 .PHONY: demo test quick lint types docs wheel benchmark torture clean
@@ -9,10 +11,10 @@ demo: $(READY)            ## digits with 50 labels: the ensemble, its student, L
 	$(BIN)/python -m experiments.tabular demo
 
 test: lint types          ## lint, types and all tests
-	$(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 quick: $(READY)           ## the fast tests only
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .

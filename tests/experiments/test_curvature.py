@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch.autograd.functional import hessian
 from torch.func import functional_call
+from torch.nn.utils import parameters_to_vector as flatten
 
 from experiments.paper.curvature import alignment, hessian_product, top_eigenvector
-from labelgrad.functional import flatten, unflatten
+from labelgrad.functional import unflatten
 from tests.conftest import make_step
 
 

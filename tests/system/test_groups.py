@@ -15,6 +15,7 @@ from labelgrad.auto.task import Classification, Regression
 from tests.command import run_ok
 
 QUICK = {"base_models": "linear,extra trees", "steps": 20}
+FEW = {"base_models": "linear,neighbours", "steps": 5}
 
 
 def voices(persons: int = 24, each: int = 8, seed: int = 0) -> pl.DataFrame:
@@ -65,7 +66,7 @@ def test_the_column_of_groups_is_no_feature(tmp_path: Path) -> None:
 
 def test_random_labels_of_groups_give_no_guarantee_and_an_audit_does(tmp_path: Path) -> None:
     given = partly(voices())
-    options = {"label_sampling": "random", "target": "kind", **QUICK}
+    options = {"label_sampling": "random", "target": "kind", **FEW}
     result = labelgrad.fit(given, groups="person", out=tmp_path / "run", **options)
     with pytest.raises(ValueError, match="labels of one group are alike; draw an audit"):
         guaranteed_labels(result, 0.2)
@@ -77,7 +78,7 @@ def test_groups_of_images_and_texts_are_in_the_labels_file(tmp_path: Path) -> No
         (tmp_path / f"{i}.txt").write_text(f"{'rain and wind' if i % 2 else 'sun and heat'} {i}")
         lines += [f"{i}.txt,{'bad' if i % 2 else 'good'},{'anna' if i < 6 else i}"] * (i < 12)
     (tmp_path / "labels.csv").write_text("\n".join(lines))
-    result = labelgrad.fit(tmp_path, groups="author", encoder="none", **QUICK)
+    result = labelgrad.fit(tmp_path, groups="author", encoder="none", **FEW)
     held_out = result.held_out
     name = result.labels["file"]
     by_anna = [
@@ -88,19 +89,19 @@ def test_groups_of_images_and_texts_are_in_the_labels_file(tmp_path: Path) -> No
     assert len(set(by_anna)) == 1 and len(set(held_out.fold)) > 1
     (tmp_path / "labels.csv").write_text("file,label\n0.txt,good\n1.txt,bad\n")
     with pytest.raises(ValueError, match="must have the columns file and author"):
-        labelgrad.fit(tmp_path, groups="author", encoder="none", **QUICK)
+        labelgrad.fit(tmp_path, groups="author", encoder="none", **FEW)
 
 
 def test_groups_in_python_are_one_for_each_example() -> None:
     table = voices()
     X, y = table.drop("person", "kind").to_numpy(), partly(table)["kind"].to_list()
-    by_name = labelgrad.fit(partly(table), target="kind", groups="person", **QUICK)
-    given = labelgrad.fit(X, y, groups=table["person"], **QUICK)
+    by_name = labelgrad.fit(partly(table), target="kind", groups="person", **FEW)
+    given = labelgrad.fit(X, y, groups=table["person"], **FEW)
     np.testing.assert_array_equal(by_name.held_out.rows, given.held_out.rows)
     with pytest.raises(ValueError, match="a group for each example"):
-        labelgrad.fit(X, y, groups=["a", "b"], **QUICK)
+        labelgrad.fit(X, y, groups=["a", "b"], **FEW)
     with pytest.raises(ValueError, match="did you mean 'person'"):
-        labelgrad.fit(partly(table), target="kind", groups="persom", **QUICK)
+        labelgrad.fit(partly(table), target="kind", groups="persom", **FEW)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -10,10 +10,11 @@ import polars as pl
 import pytest
 
 from labelgrad import load
-from labelgrad.auto.annotations import FILE, AnnotationLog
+from labelgrad.auto.annotations import AnnotationLog
 from labelgrad.auto.queue import review_list
 from labelgrad.auto.server.retraining import compare_results
 from tests.system.review_runs import HOSTILE, SCRIPT, digit_run, image_run, table_run
+from tests.unit.auto.fake_runs import FILE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 

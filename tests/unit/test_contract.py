@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector as flatten
 
 from labelgrad import (
     LGA,
@@ -23,7 +24,6 @@ from labelgrad import (
     TensorBatches,
 )
 from labelgrad.augment.views import Noise
-from labelgrad.functional import flatten
 from tests.conftest import NETWORKS, WIDTH, make_step
 
 ROWS = 12

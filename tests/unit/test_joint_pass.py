@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector as flatten
 
 from labelgrad import (
     LGA,
@@ -20,8 +21,7 @@ from labelgrad import (
     Trainer,
 )
 from labelgrad.augment.views import Noise
-from labelgrad.distributed import ALONE
-from labelgrad.functional import flatten
+from labelgrad.distributed import Group
 from labelgrad.labels.alignment import finite_difference, forward_mode
 from tests.conftest import WIDTH, ConvNet, make_step
 from tests.unit.distributed.processes import together
@@ -147,6 +147,6 @@ def test_several_processes_move_the_model_as_one_does(size):
     def work(group):
         return after(3, make, group, "conv", size=(4, 4), joint_pass=True)
 
-    expected = work(ALONE)
+    expected = work(Group())
     for found in together(size, work):
         assert_same(found, expected)

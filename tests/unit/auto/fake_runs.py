@@ -10,6 +10,8 @@ import polars as pl
 from labelgrad.auto.labels import SOURCES
 from labelgrad.auto.task import Classification, Regression
 
+FILE = "annotations.jsonl"  # in a run folder: what people have said
+
 
 @dataclass
 class FakeRun:

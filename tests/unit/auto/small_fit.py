@@ -12,7 +12,7 @@ from labelgrad.auto.cross_fit import cross_fit, make_folds
 from labelgrad.auto.data.dataset import read
 from labelgrad.auto.distillation import distill
 from labelgrad.auto.evaluation import evaluate
-from labelgrad.auto.events import SILENT
+from labelgrad.auto.events import Events
 from labelgrad.auto.run import RunFolder
 from labelgrad.auto.stacking import stack
 
@@ -29,7 +29,7 @@ def small_fit(X, y=None, *, out=None, resume=False, **options):
     options = {"base_models": "linear,neighbours", "steps": 20} | options
     with RunFolder.open(out, resume=resume) as run:
         config = run.resolve(None, options)
-        raw = read(X, y, config, SILENT)
+        raw = read(X, y, config, Events())
         dataset = run.annotations.applied_to(raw)
         run.begin(config, X, dataset, raw)
         sample = subsample(dataset, config)

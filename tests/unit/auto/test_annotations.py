@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelgrad.auto.annotations import (
-    FILE,
     Annotation,
     AnnotationLog,
     Draw,
@@ -20,7 +19,7 @@ from labelgrad.auto.annotations import (
 )
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.task import Classification, Regression
-from tests.unit.auto.fake_runs import classification_run, regression_run
+from tests.unit.auto.fake_runs import FILE, classification_run, regression_run
 
 NAMES = st.sampled_from("abc")
 ENTRIES = st.one_of(

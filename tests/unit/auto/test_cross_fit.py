@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from joblib.externals.loky import get_reusable_executor
+from scipy.special import log_softmax
 
 from labelgrad import FitConfig
 from labelgrad.auto.base_models.base import FittedModel
 from labelgrad.auto.base_models.networks import Network
 from labelgrad.auto.base_models.registry import base_models
-from labelgrad.auto.cross_fit import CrossFit, Folds, cross_fit, make_folds
+from labelgrad.auto.cross_fit import CrossFit, cross_fit, make_folds
 from labelgrad.auto.data.dataset import Dataset, Examples
-from labelgrad.auto.distillation import Student, distill
-from labelgrad.auto.evaluation import Evaluation, evaluate
+from labelgrad.auto.distillation import distill
+from labelgrad.auto.evaluation import evaluate
 from labelgrad.auto.events import Events
-from labelgrad.auto.plain_values import built
-from labelgrad.auto.stacking import Ensemble, combine, fit_weights, stack, stacked_weights
-from labelgrad.auto.task import Array, Classification, Regression, Task, log_normalize
+from labelgrad.auto.stacking import combine, fit_weights, stack, stacked_weights
+from labelgrad.auto.task import Classification, Regression
 
 
-def table(task: Task, n: int = 120, labels: int = 24, seed: int = 0) -> tuple[Dataset, Array]:
+def table(task: Task, n: int = 120, labels: int = 24, seed: int = 0) -> tuple[Dataset, np.ndarray]:
     """A small table of two overlapping classes or of values, with all true targets."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 5))
@@ -37,33 +37,26 @@ def table(task: Task, n: int = 120, labels: int = 24, seed: int = 0) -> tuple[Da
     return Dataset(X.astype(np.float32), y, task, ids, SimpleNamespace(kind="table")), truth  # type: ignore[arg-type]
 
 
+Task, Fits = Classification | Regression, tuple[SimpleNamespace, Dataset, np.ndarray]
 TWO = Classification(("no", "yes"))
 QUICK = FitConfig(base_models="linear, extra trees, neighbours", steps=60)
-TWO_WORKERS = FitConfig(workers=2, model_timeout=30.0)
+TWO_WORKERS = FitConfig(workers=2)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    folds: Folds
-    ensemble: Ensemble
-    student: Student
-    evaluation: Evaluation
-    notes: list[str]
-
-
-def fit_all(dataset: Dataset, config: FitConfig = QUICK) -> Fitted:
+def fit_all(dataset: Dataset, config: FitConfig = QUICK) -> SimpleNamespace:
     """Examples, cross-fitting, stacking, distillation, evaluation."""
     task = dataset.task
     folds = make_folds(dataset.y, task, config.seed)
     models = base_models(config.base_models, config, dataset)
-    fits, notes = cross_fit(models, dataset, folds, config)
+    fits, _ = cross_fit(models, dataset, folds, config)
     ensemble = stack(fits, dataset, folds, config.class_prior)
     student = distill(ensemble, dataset, config)
-    return Fitted(folds, ensemble, student, evaluate(ensemble, student), notes)
+    scores = evaluate(ensemble, student)
+    return SimpleNamespace(folds=folds, ensemble=ensemble, student=student, evaluation=scores)
 
 
 @pytest.fixture(scope="module")
-def classes() -> tuple[Fitted, Dataset, Array]:
+def classes() -> Fits:
     dataset, truth = table(TWO)
     return fit_all(dataset), dataset, truth
 
@@ -91,7 +84,7 @@ class Spy:
     name: str = "spy"
     uses_unlabeled: bool = True
 
-    def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
+    def fit(self, examples: Examples, y: np.ndarray, *, task: Task, seed: int) -> FittedModel:
         seen = np.where(y < 0, 0.5, np.where(y == 1, 0.9, 0.1))
         prediction = np.log(np.stack([1 - seen, seen], axis=1))
         return SimpleNamespace(predict=lambda shown: prediction[shown.rows])  # type: ignore[return-value]
@@ -109,7 +102,7 @@ class Bad:
     def name(self) -> str:
         return self.how
 
-    def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
+    def fit(self, examples: Examples, y: np.ndarray, *, task: Task, seed: int) -> FittedModel:
         if self.how == "raises":
             raise RuntimeError("no luck.\nreally")
         if self.how == "sleeps":
@@ -124,7 +117,7 @@ class Constant:
     value: float
     columns: int
 
-    def predict(self, examples: Examples) -> Array:
+    def predict(self, examples: Examples) -> np.ndarray:
         return np.full((len(examples), self.columns), self.value)
 
 
@@ -178,15 +171,19 @@ def test_workers_and_this_process_give_the_same_bits() -> None:
 def test_a_model_that_takes_too_long_in_a_worker_is_killed() -> None:
     dataset, _ = table(TWO)
     folds = make_folds(dataset.y, TWO, 0)
-    models = [Bad("sleeps", seconds=600.0), *base_models(("linear",), FitConfig(), dataset)]
+    linear = base_models(("linear",), FitConfig(), dataset)
+    get_reusable_executor().shutdown(wait=True)
     began = time.perf_counter()
-    fits, notes = cross_fit(models, dataset, folds, TWO_WORKERS)
-    assert notes == ["Base model 'sleeps' is left out: it took more than 30 s."]
+    cross_fit(linear, dataset, folds, TWO_WORKERS)  # how long new workers take on this machine
+    limit = 5.0 + 2 * round(time.perf_counter() - began)
+    config = replace(TWO_WORKERS, model_timeout=limit)
+    fits, notes = cross_fit([Bad("sleeps", seconds=900.0), *linear], dataset, folds, config)
+    assert notes == [f"Base model 'sleeps' is left out: it took more than {limit:g} s."]
     assert [fit.name for fit in fits] == ["linear"]
-    assert time.perf_counter() - began < 300
+    assert time.perf_counter() - began < 600
 
 
-def test_weights_for_a_fold_never_saw_its_labels(classes: tuple[Fitted, Dataset, Array]) -> None:
+def test_weights_for_a_fold_never_saw_its_labels(classes: Fits) -> None:
     ensemble = classes[0].ensemble
     dataset, folds, equal = ensemble.dataset, ensemble.folds, {"no": 0.5, "yes": 0.5}
     others_changed = False
@@ -203,7 +200,7 @@ def test_weights_for_a_fold_never_saw_its_labels(classes: tuple[Fitted, Dataset,
 
 
 def test_the_ensemble_combines_in_log_odds_against_the_prior(
-    classes: tuple[Fitted, Dataset, Array],
+    classes: Fits,
 ) -> None:
     fitted, dataset, truth = classes
     ensemble, examples = fitted.ensemble, dataset.examples
@@ -211,7 +208,7 @@ def test_the_ensemble_combines_in_log_odds_against_the_prior(
     slow = np.tile(prior, (len(examples), 1))
     for name, prediction in ensemble.base_predictions(examples).items():
         slow += ensemble.weights[name] * (prediction - prior)
-    slow = log_normalize(slow)
+    slow = log_softmax(slow, axis=-1)
     clipped = np.exp(ensemble.predict(examples))
     assert abs(clipped - np.exp(slow)).max() < 0.05  # models are clipped at 0.01 beforehand
     assert TWO.error(ensemble.predict(examples), truth) < 0.25
@@ -225,7 +222,7 @@ def test_the_ensemble_combines_in_log_odds_against_the_prior(
 def test_the_gradient_of_the_stacking_loss_is_right(task: Task) -> None:
     rng = np.random.default_rng(0)
     if isinstance(task, Classification):
-        predictions = log_normalize(rng.normal(size=(3, 30, 2)))
+        predictions = log_softmax(rng.normal(size=(3, 30, 2)), axis=-1)
         y, prior = rng.integers(2, size=30), np.array([0.4, 0.6])
     else:
         predictions = np.stack([rng.normal(size=(3, 30)), 0.5 + rng.random((3, 30))], axis=-1)
@@ -233,7 +230,7 @@ def test_the_gradient_of_the_stacking_loss_is_right(task: Task) -> None:
     start = np.array([0.5, 0.3, 0.2])
     best = stacked_weights(predictions, y, start, prior, task)
 
-    def loss(weights: Array) -> float:
+    def loss(weights: np.ndarray) -> float:
         scale = weights.sum()
         shares = weights / scale
         penalty = (shares * np.log(shares / start)).sum() + np.log(scale) ** 2
@@ -249,7 +246,7 @@ def test_one_model_gets_all_weight_where_stacking_is_no_better() -> None:
     fold, start, prior = np.arange(40) % 4, np.full(3, 1 / 3), np.array([0.5, 0.5])
     said = np.where(np.arange(40) < 4, 1 - y, y)  # wrong in one of ten, and nine tenths sure
     right = np.log(np.where(np.eye(2)[said] > 0, 0.9, 0.1))
-    noise = log_normalize(3 * rng.normal(size=(2, 40, 2)))
+    noise = log_softmax(3 * rng.normal(size=(2, 40, 2)), axis=-1)
     weights = fit_weights(np.stack([noise[0], right, noise[1]]), y, fold, start, prior, TWO)
     np.testing.assert_array_equal(weights, [0, 1, 0])
     # Two models that know different examples are better together.
@@ -261,7 +258,7 @@ def test_one_model_gets_all_weight_where_stacking_is_no_better() -> None:
 
 def test_few_labels_never_shrink_predictions_to_the_prior() -> None:
     rng, y = np.random.default_rng(0), np.arange(30) % 2
-    noise = log_normalize(2 * rng.normal(size=(6, 30, 2)))  # knows nothing
+    noise = log_softmax(2 * rng.normal(size=(6, 30, 2)), axis=-1)  # knows nothing
     weights = stacked_weights(noise, y, np.full(6, 1 / 6), np.array([0.5, 0.5]), TWO)
     assert weights.sum() > 0.2
 
@@ -275,7 +272,7 @@ def test_an_untrusted_model_must_earn_its_weight() -> None:
     final = Constant(np.log(0.5), 2)
     dataset = Dataset(np.zeros((120, 1), np.float32), y, TWO, [], None)  # type: ignore[arg-type]
 
-    def named(name: str, prediction: Array, trusted: bool) -> CrossFit:
+    def named(name: str, prediction: np.ndarray, trusted: bool) -> CrossFit:
         return CrossFit(name, False, prediction, [final] * 4, final, trusted=trusted)
 
     weights = stack([named("a", right, True), named("b", idle, False)], dataset, folds).weights
@@ -284,7 +281,7 @@ def test_an_untrusted_model_must_earn_its_weight() -> None:
     assert weights["b"] > 0.5
 
 
-def test_a_known_class_prior_moves_predictions(classes: tuple[Fitted, Dataset, Array]) -> None:
+def test_a_known_class_prior_moves_predictions(classes: Fits) -> None:
     fitted, dataset, _ = classes
     rare = stack(fitted.ensemble.cross_fits, dataset, fitted.folds, {"no": 0.9, "yes": 0.1})
     before = np.exp(fitted.ensemble.predict(dataset.examples)).mean(0)
@@ -304,7 +301,7 @@ def test_the_class_prior_of_evenly_drawn_labels_is_estimated() -> None:
     assert fitted.evaluation.majority_error == pytest.approx(1 - fitted.ensemble.class_prior[0])
 
 
-def test_the_student_agrees_with_the_ensemble(classes: tuple[Fitted, Dataset, Array]) -> None:
+def test_the_student_agrees_with_the_ensemble(classes: Fits) -> None:
     fitted, dataset, truth = classes
     student, ensemble = fitted.student, fitted.ensemble
     prediction = student.network.predict(dataset.examples)
@@ -316,7 +313,7 @@ def test_the_student_agrees_with_the_ensemble(classes: tuple[Fitted, Dataset, Ar
     assert 0.5 < student.network.temperature < 2
 
 
-def test_the_evaluation_tells_what_came_of_it(classes: tuple[Fitted, Dataset, Array]) -> None:
+def test_the_evaluation_tells_what_came_of_it(classes: Fits) -> None:
     evaluation = classes[0].evaluation
     board = evaluation.leaderboard()
     assert set(board["model"]) == {"linear", "extra trees", "neighbours", "ensemble", "student"}
@@ -326,7 +323,6 @@ def test_the_evaluation_tells_what_came_of_it(classes: tuple[Fitted, Dataset, Ar
     assert board.filter(group="labels-only").height == 2
     assert "stacking is no better than extra trees alone" in evaluation.summary
     assert "majority class" in evaluation.summary
-    assert built(Evaluation, json.loads(json.dumps(asdict(evaluation)))) == evaluation
     assert evaluation.estimate.name == "student"
 
 

@@ -13,7 +13,6 @@ from labelgrad import load
 from labelgrad.auto.ensemble_io import check_estimator, load_state
 from labelgrad.auto.run import Manifest, write_result_files
 from labelgrad.auto.task import Classification
-from labelgrad.files import json_bytes
 from tests.unit.auto.small_fit import arrays, small_fit
 
 skops = pytest.importorskip("skops.io")
@@ -94,7 +93,7 @@ def test_an_index_with_wild_values_is_refused(refusal, change):
     def changed(files):
         saved = json.loads(files["ensemble/ensemble.json"])
         change(saved)
-        files["ensemble/ensemble.json"] = json_bytes(saved)
+        files["ensemble/ensemble.json"] = json.dumps(saved).encode()
 
     assert "ensemble" in refusal(changed)
 

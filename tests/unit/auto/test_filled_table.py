@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from labelgrad import fit, load
-from labelgrad.auto.annotations import AUDIT, Annotation, log_of
+from labelgrad.auto.annotations import Annotation, log_of
 from labelgrad.auto.audits import draw_audit
 from labelgrad.auto.data import sources
 from labelgrad.auto.guarantee import guaranteed_labels
@@ -198,7 +198,7 @@ def test_audited_rows_have_the_labels_of_the_person(tmp_path):
     path.write_text("\n".join(["x,pet", *rows]))
     result = fit(path, target="pet", out=tmp_path / "run", base_models="linear", steps=5)
     audit = draw_audit(result, 52)
-    log_of(result).add([Annotation(row, "cat", AUDIT, result.digest) for row in audit.ids])
+    log_of(result).add([Annotation(row, "cat", "audit", result.digest) for row in audit.ids])
     labels = guaranteed_labels(result, 0.2).labels
     table = result.table(labels=labels)
     assert table["pet"][8:].to_list() == ["cat"] * 52

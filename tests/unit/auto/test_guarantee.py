@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from labelgrad.auto.annotations import FILE, Annotation, AnnotationLog, audit_of
+from labelgrad.auto.annotations import Annotation, AnnotationLog, audit_of
 from labelgrad.auto.audits import (
     audit_status,
     draw_audit,
@@ -22,7 +22,7 @@ from labelgrad.auto.guarantee import (
 from labelgrad.auto.label_issues import find_label_issues
 from labelgrad.auto.prevalence import prevalence
 from labelgrad.auto.queue import review_list
-from tests.unit.auto.fake_runs import classification_run, regression_run
+from tests.unit.auto.fake_runs import FILE, classification_run, regression_run
 
 
 def truth_of(run, name):

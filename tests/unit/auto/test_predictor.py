@@ -10,7 +10,6 @@ from labelgrad import load
 from labelgrad.auto.predictor import Predictions, save_predictions
 from labelgrad.auto.run import Manifest, write_result_files
 from labelgrad.auto.task import Classification, Regression
-from labelgrad.files import json_bytes
 from tests.unit.auto.small_fit import arrays, small_fit
 
 
@@ -105,7 +104,7 @@ def test_a_crafted_model_is_refused_in_one_sentence(classes, tmp_path, change):
     files = {name: (classes / name).read_bytes() for name in Manifest.of(classes).files}
     saved = json.loads(files["model.json"])
     change(saved)
-    write_result_files(tmp_path, files | {"model.json": json_bytes(saved)})
+    write_result_files(tmp_path, files | {"model.json": json.dumps(saved).encode()})
     with pytest.raises(ValueError, match=r"model\.") as refused:
         load(tmp_path)
     assert "\n" not in str(refused.value)

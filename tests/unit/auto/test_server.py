@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from labelgrad import FitConfig, load
-from labelgrad.auto.annotations import FILE, Annotation, AnnotationLog
+from labelgrad.auto.annotations import Annotation, AnnotationLog
 from labelgrad.auto.data.dataset import read
 from labelgrad.auto.data.views import open_views
 from labelgrad.auto.queue import Query, review_list
@@ -20,6 +20,7 @@ from labelgrad.auto.server.app import MAX_BYTES, TimedProtocol, make_app
 from labelgrad.auto.server.serve import bound_socket
 from labelgrad.auto.server.session import SIDES, ReviewSession
 from tests.system.review_runs import image_run, table_run
+from tests.unit.auto.fake_runs import FILE
 
 SECRET, PORT = "a-secret", 8765
 OWN = f"127.0.0.1:{PORT}"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
-from labelgrad.auto.events import SILENT
+from labelgrad.auto.events import Events
 from labelgrad.auto.store import RowStore, allocate, content_key
 
 
@@ -120,7 +120,7 @@ def test_only_missing_and_damaged_rows_are_computed_and_equal_keys_once(tmp_path
             good = [order[position] for position in batch if order[position] != 3]
             yield rows[good], {i: "bad" for i, p in enumerate(batch) if order[p] == 3}
 
-    places, failed = store.complete([keys[i] for i in order], compute, 2, "testing", SILENT)
+    places, failed = store.complete([keys[i] for i in order], compute, 2, "testing", Events())
     assert seen == [[1], [3, 5]]  # batches begin where they would if nothing were stored
     assert failed == {3: "bad", 4: "bad"}
     assert places[3] == places[4] == -1
@@ -141,7 +141,7 @@ def test_rows_beyond_the_memory_limit_are_mapped(tmp_path, monkeypatch):
 def test_a_full_disk_is_reported_before_anything_is_computed(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=50_000_000))
     with pytest.raises(OSError, match=r"of the disk are free; make room"):
-        row_store(tmp_path).complete(some_rows(2)[0], None, 2, "testing", SILENT)
+        row_store(tmp_path).complete(some_rows(2)[0], None, 2, "testing", Events())
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):

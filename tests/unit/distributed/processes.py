@@ -13,7 +13,7 @@ import torch
 import torch._dynamo  # which every process would import by itself at its first optimizer
 import torch.distributed as dist
 
-from labelgrad.distributed import ALONE, current_group
+from labelgrad.distributed import Group, current_group
 
 SECONDS = 60.0
 
@@ -54,7 +54,7 @@ def _live(rank, size, work, folder, end, begins, seconds):
         begin.close()
     torch.set_num_threads(1)
     try:
-        found = work(_joined(rank, size, folder, seconds) if size > 1 else ALONE)
+        found = work(_joined(rank, size, folder, seconds) if size > 1 else Group())
     except Exception as error:
         found = error
     end.send_bytes(pickle.dumps(found))  # plain: PyTorch would hand over shared memory

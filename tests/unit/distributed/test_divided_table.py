@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from labelgrad import LGA, Batch, LabelTable, LazyAdam, Step, Supervised
-from labelgrad.distributed import ALONE
+from labelgrad.distributed import Group
 from labelgrad.labels import table as table_module
 from labelgrad.training import checkpoint
-from labelgrad.training.checkpoint import CheckpointError, Checkpoints
+from labelgrad.training.checkpoint import Checkpoints
 from tests.conftest import NETWORKS, WIDTH
 from tests.unit.distributed.processes import together
 from tests.unit.distributed.test_processes import advance, after, assert_same, job, trainer
@@ -56,7 +56,7 @@ def test_a_divided_table_is_the_whole_one(tmp_path, monkeypatch, in_file):
         table = played(group, tmp_path if in_file else None)
         return len(table.values), seen(table)
 
-    found, expected = together(3, work), seen(played(ALONE))
+    found, expected = together(3, work), seen(played(Group()))
     assert [held for held, _ in found] == [7, 8, 8]
     for _, each in found:
         for name, value in expected.items():
@@ -64,10 +64,10 @@ def test_a_divided_table_is_the_whole_one(tmp_path, monkeypatch, in_file):
 
 
 def test_a_whole_table_is_divided_as_it_is():
-    whole = seen(played(ALONE))
+    whole = seen(played(Group()))
 
     def work(group):
-        table = played(ALONE)
+        table = played(Group())
         table.join(group)
         return len(table.values), seen(table)
 
@@ -101,7 +101,7 @@ def test_whoever_has_no_row_of_a_batch_counts_nothing():
     assert any(found[0][0])
     assert any(found[1][0])
     for _, each in found:
-        assert_same(each, after(5, make, ALONE, "conv", size=(4, 2)))
+        assert_same(each, after(5, make, Group(), "conv", size=(4, 2)))
 
 
 def test_every_row_of_a_batch_is_one_process_s():
@@ -150,7 +150,7 @@ def test_a_divided_table_goes_on_with_another_number_of_processes(
 
 def test_files_of_rows_are_read_by_whoever_goes_on_and_damage_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "ROWS_SIZE", 1000)
-    until(24, tmp_path, ALONE, mapped=False)
+    until(24, tmp_path, Group(), mapped=False)
     folder = tmp_path / "run" / "checkpoints"
     newest = sorted(folder.glob("rows-000000000024-*"))
     assert len(newest) > 2
@@ -171,7 +171,7 @@ def test_a_full_disk_among_the_files_of_rows_is_everybody_s_error(tmp_path, monk
 
     def work(group):
         def full(*arguments):
-            raise CheckpointError("the disk is full")
+            raise RuntimeError("the disk is full")
 
         until(8, tmp_path, group, mapped=False)
         monkeypatch.setattr(Checkpoints, "save_rows", full)

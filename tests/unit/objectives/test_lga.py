@@ -3,9 +3,9 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector as flatten
 
 from labelgrad import LGA, SGD, Evidence, LazyAdam, SquaredError, Supervised, TensorBatches, Trainer
-from labelgrad.functional import flatten
 from labelgrad.methods import Problem, method
 from labelgrad.schedules import Cosine, Ramp, value_at
 from tests.conftest import LOSSES, NETWORKS, WIDTH, make_step

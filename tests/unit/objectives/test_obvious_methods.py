@@ -28,7 +28,6 @@ from labelgrad import (
     TensorBatches,
     Trainer,
 )
-from labelgrad.functional import normal_like
 from labelgrad.schedules import Ramp
 
 CLASSES, WIDTH, ROWS = 3, 5, 24  # of a network 5-8-3 with 24 unlabeled rows
@@ -41,11 +40,11 @@ class Recorded:
         self.seen = []
 
     def weak(self, x, generator=None):
-        self.seen.append(x + 0.2 * normal_like(x, generator))
+        self.seen.append(x + 0.2 * torch.randn(x.shape, generator=generator).to(x))
         return self.seen[-1]
 
     def strong(self, x, generator=None):
-        self.seen.append(x + 0.6 * normal_like(x, generator))
+        self.seen.append(x + 0.6 * torch.randn(x.shape, generator=generator).to(x))
         return self.seen[-1]
 
 

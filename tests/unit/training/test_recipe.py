@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cosine_similarity
+from torch.nn.utils import parameters_to_vector as flatten
 from torch.utils.data import Dataset
 
 import labelgrad
@@ -31,10 +33,8 @@ from labelgrad import (
     TensorBatches,
 )
 from labelgrad.augment.views import Noise
-from labelgrad.functional import cosine, flatten
 from labelgrad.labels.alignment import finite_difference, forward_mode
 from labelgrad.schedules import Drop, Ramp
-from labelgrad.training.checkpoint import CheckpointError
 
 ROWS = 40
 
@@ -183,7 +183,9 @@ def test_clipping_bounds_the_gradient_and_nothing_else():
     assert lengths[1:] == [pytest.approx(1e-2, rel=1e-3), pytest.approx(lengths[0])]
     direction = [trained(1, clip_norm=b, optimizer=torch.optim.SGD) for b in (None, 1e-2)]
     start = weights(recipe().trainer())
-    assert float(cosine(direction[0] - start, direction[1] - start)) == pytest.approx(1, abs=1e-4)
+    assert float(
+        cosine_similarity(direction[0] - start, direction[1] - start, dim=0)
+    ) == pytest.approx(1, abs=1e-4)
     with pytest.raises(ValueError, match="`clip_norm` must be more than 0, got -1"):
         recipe(clip_norm=-1).trainer()
 
@@ -210,13 +212,13 @@ class TestAutocast:
         exact = forward_mode(full, direction)
         found = slope(half, direction)
         assert half.unlabeled_outputs.dtype == torch.float32
-        assert float(cosine(exact.flatten(), found.flatten())) > 0.97
+        assert float(cosine_similarity(exact.flatten(), found.flatten(), dim=0)) > 0.97
 
     def test_it_trains_to_nearly_the_same(self):
         full, half = trained(60), trained(60, autocast=torch.bfloat16)
         assert not torch.equal(full, half)
         start = weights(recipe().trainer())
-        assert float(cosine(full - start, half - start)) > 0.9
+        assert float(cosine_similarity(full - start, half - start, dim=0)) > 0.9
 
     def test_another_precision_is_refused(self):
         with pytest.raises(ValueError, match=r"must be torch\.bfloat16, got torch\.float16"):
@@ -318,7 +320,7 @@ class TestBatches:
         run(x.clone(), y.clone())
         other = x.clone()
         other[37, 5] += 1e-6
-        with pytest.raises(CheckpointError, match="of another configuration: its labeled is"):
+        with pytest.raises(RuntimeError, match="of another configuration: its labeled is"):
             run(other, y)
 
     def test_bytes_become_numbers_batch_by_batch(self):
@@ -364,7 +366,7 @@ def test_a_term_that_turns_to_nonsense_has_not_been_learned_from():
         loss=SquaredError(),
     ).trainer()
     before = weights(trainer)
-    with pytest.raises(labelgrad.training.trainer.TrainingDivergedError):
+    with pytest.raises(RuntimeError, match="finite"):
         trainer.step()
     assert lga.table.visits().sum() == 0
     assert torch.equal(weights(trainer), before)

@@ -20,8 +20,6 @@ from labelgrad import (
     evaluate,
 )
 from labelgrad.schedules import Drop
-from labelgrad.training.checkpoint import CheckpointError
-from labelgrad.training.trainer import TrainingDivergedError
 
 ROWS = 40
 
@@ -163,7 +161,7 @@ class BadGradient(Objective):
 
 def test_nan_stops_the_run_with_step_term_and_checkpoint(tmp_path):
     run = make_run(tmp_path, objective=Supervised() + Exploding())
-    with pytest.raises(TrainingDivergedError) as caught:
+    with pytest.raises(RuntimeError, match="finite") as caught:
         run.finish()
     message = str(caught.value)
     assert "turned nan at step 23 in the term 'exploding'" in message
@@ -175,7 +173,7 @@ def test_nan_stops_the_run_with_step_term_and_checkpoint(tmp_path):
 
 def test_a_gradient_that_is_not_finite_never_reaches_the_model():
     run = make_run(objective=Supervised() + BadGradient())
-    with pytest.raises(TrainingDivergedError, match="gradient stopped being finite at step 23"):
+    with pytest.raises(RuntimeError, match="gradient stopped being finite at step 23"):
         run.finish()
     assert all(torch.isfinite(p).all() for p in run.trainer.model.parameters())
 
@@ -190,14 +188,14 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_model():
 )
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path, change, named):
     make_run(tmp_path, steps=10).finish()
-    with pytest.raises(CheckpointError, match=f"another configuration: {named}"):
+    with pytest.raises(RuntimeError, match=f"another configuration: {named}"):
         make_run(tmp_path, **change)
 
 
 def test_a_checkpoint_without_its_log_is_refused(tmp_path):
     make_run(tmp_path, steps=10).finish()
     (tmp_path / "metrics.jsonl").unlink()
-    with pytest.raises(CheckpointError, match=r"metrics\.jsonl must hold the first"):
+    with pytest.raises(RuntimeError, match=r"metrics\.jsonl must hold the first"):
         make_run(tmp_path)
 
 

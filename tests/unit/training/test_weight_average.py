@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector as flatten
 
 from labelgrad import MLP, Run, Supervised, TensorBatches, Trainer
-from labelgrad.functional import flatten
 from tests.conftest import ConvNet
 
 

@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 
 from labelgrad import FitConfig, fit, load
-from labelgrad.auto.annotations import FILE, AnnotationLog, take_corrections
+from labelgrad.auto.annotations import AnnotationLog, take_corrections
 from labelgrad.auto.audits import draw_audit, save_audit, take_audit
 from labelgrad.auto.data.dataset import read
 from labelgrad.auto.queue import review_list, save_review_list
+from tests.unit.auto.fake_runs import FILE
 
 ROWS, LABELED = 40, 16
 QUICK = {"base_models": "linear", "steps": 5, "encoder": "none"}

@@ -14,14 +14,13 @@ from torch import nn
 from labelgrad import FitConfig
 from labelgrad.auto.encoders import find, pretrained
 from labelgrad.auto.encoders.features import (
-    NothingToLearnError,
     check_state,
     encode_again,
     encode_texts,
     encode_with,
 )
 from labelgrad.auto.encoders.fine_tuning import fine_tuned_network, raw_inputs
-from labelgrad.auto.events import SILENT
+from labelgrad.auto.events import Events
 from tests.unit.auto.encoders.tiny import LetterModel, TinyNetwork, tiny_encoder
 
 
@@ -100,7 +99,7 @@ def sentence_folder(folder, kind="sentence_transformers.models.Transformer", **d
 
 def encode_images(files, config):
     encoder, notes = find.choose_encoder(config, "images", natural_side=9)
-    return encode_with(encoder, files, notes, config, SILENT)
+    return encode_with(encoder, files, notes, config, Events())
 
 
 def image_files(folder, values=(0, 90, 200, 0)):
@@ -160,9 +159,9 @@ def test_damaged_images_are_zeros_with_a_reason(tmp_path):
 
 def test_nothing_to_learn_is_an_error_of_its_own(tmp_path):
     files = image_files(tmp_path / "a", (7, 7))
-    with pytest.raises(NothingToLearnError, match="all 2 images the same features"):
+    with pytest.raises(ValueError, match="all 2 images the same features"):
         encode_images(files, FitConfig(encoder=tiny_encoder()))
-    with pytest.raises(NothingToLearnError, match="no words"):
+    with pytest.raises(ValueError, match="no words"):
         encode_texts(["", " ", None], FitConfig(encoder="none"))
 
 
