@@ -9,9 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from sklearn import datasets
-from sklearn.datasets import load_digits
-from sklearn.utils import Bunch
 from typer.main import get_command
 
 from experiments.paper.__main__ import commands as paper
@@ -93,21 +90,11 @@ def make_quick(monkeypatch) -> None:
     for module in (networks, estimators):
         monkeypatch.setattr(module, "REGRESSION_STEPS", (FEW, FEW))
     monkeypatch.setattr(distillation, "TABLE_STEPS", FEW)
-    monkeypatch.setattr(datasets, "load_digits", few_digits)
     known = dict(methods.every_method()) | methods._registered  # what a page adds goes with it
     monkeypatch.setattr("labelgrad.methods._registered", known)
     monkeypatch.setattr(registry, "BASE_MODELS", dict(registry.BASE_MODELS))
     for name, stand_in in STAND_INS.items():
         monkeypatch.setitem(sys.modules, name, stand_in)
-
-
-def few_digits(*, return_X_y: bool = False):
-    """Enough of them for pages that show how something is done."""
-    found = load_digits(return_X_y=return_X_y)
-    if return_X_y:
-        return tuple(part[:500] for part in found)
-    parts = ("data", "images", "target")
-    return Bunch(**{name: found[name][:500] for name in parts}, target_names=found.target_names)
 
 
 class Logger:
