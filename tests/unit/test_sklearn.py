@@ -8,7 +8,7 @@ import polars
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_digits, load_iris
+from sklearn.datasets import load_diabetes, load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from labelgrad import LGAClassifier, LGARegressor
-from tests.unit.estimator_checks import MINUS_ONE_IS_A_CLASS, check
+from tests.unit.estimator_checks import MINUS_ONE_IS_A_CLASS, check, iris
 
 
 @pytest.mark.slow
@@ -34,12 +34,6 @@ def test_classifier_passes_scikit_learns_checks():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_regressor_passes_scikit_learns_checks():
     assert check(LGARegressor(steps=40, learning_rate=1e-2)) == set()
-
-
-def iris(every=10, seed=0):
-    X, y = load_iris(return_X_y=True)
-    labeled = np.random.default_rng(seed).permutation(len(y)) % every == 0
-    return X, y, np.where(labeled, y, -1)
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 
 from labelgrad import StackedClassifier, StackedRegressor
 from tests.unit.auto.small_fit import small_fit
-from tests.unit.estimator_checks import MINUS_ONE_IS_A_CLASS, check
+from tests.unit.estimator_checks import MINUS_ONE_IS_A_CLASS, check, iris
 
 FEW = "linear,neighbours"
 
@@ -23,12 +23,6 @@ FEW = "linear,neighbours"
 def test_scikit_learns_checks_pass():
     assert check(StackedClassifier("logistic regression")) == set(MINUS_ONE_IS_A_CLASS)
     assert check(StackedRegressor("linear")) == set()
-
-
-def iris(every=10, seed=0):
-    X, y = load_iris(return_X_y=True)
-    labeled = np.random.default_rng(seed).permutation(len(y)) % every == 0
-    return X, y, np.where(labeled, y, -1)
 
 
 @pytest.fixture(scope="module")
