@@ -161,7 +161,7 @@ class BadGradient(Objective):
 
 def test_nan_stops_the_run_with_step_term_and_checkpoint(tmp_path):
     run = make_run(tmp_path, objective=Supervised() + Exploding())
-    with pytest.raises(RuntimeError, match="finite") as caught:
+    with pytest.raises(RuntimeError, match="turned nan") as caught:
         run.finish()
     message = str(caught.value)
     assert "turned nan at step 23 in the term 'exploding'" in message
