@@ -39,9 +39,11 @@ def table(path, rows=60):
 
 
 @pytest.mark.slow
-def test_who_dies_is_started_again_and_one_of_them_speaks(tmp_path):
+@pytest.mark.parametrize("processes", ["2", "4"])
+def test_who_dies_is_started_again_and_one_of_them_speaks(tmp_path, processes):
     table(tmp_path / "pets.csv")
-    said = started(ROOT / "tests/unit/distributed/torchrun_target.py", "killed", cwd=tmp_path)
+    target = ROOT / "tests/unit/distributed/torchrun_target.py"
+    said = started(target, "killed", processes, cwd=tmp_path)
     assert said.returncode == 0, said.stderr
     assert (tmp_path / "was-killed").exists()
     assert "exitcode" in said.stderr  # of the killed process, or of one that lost its peer

@@ -1,4 +1,4 @@
-"""A training of one's own and a command, under torchrun: `python torchrun_target.py FOLDER`.
+"""A training of one's own and a command, under torchrun: `python torchrun_target.py FOLDER N`.
 
 Importing takes most of so short a run, so this process is torchrun, and forks its workers.
 The training says nothing of processes. One of them is killed in the middle of its first life.
@@ -49,5 +49,5 @@ if __name__ == "__main__":
     if "TORCHELASTIC_RUN_ID" in os.environ:
         worker(sys.argv[1])
     else:
-        how = "--nproc-per-node 2 --max-restarts 1 --start-method fork --run-path"
-        torchrun.main([*how.split(), __file__, *sys.argv[1:]])
+        how = f"--nproc-per-node {sys.argv[2]} --max-restarts 1 --start-method fork --run-path"
+        torchrun.main([*how.split(), __file__, sys.argv[1]])
