@@ -151,7 +151,7 @@ def _plain(result: Result) -> tuple[nn.Module, Tensor, Array]:
 
 def _with_encoder(result: Result) -> tuple[nn.Module, Tensor, Array]:
     """The same with the encoder of a folder of images."""
-    from labelgrad.auto.encoders.features import state_encoder
+    from labelgrad.auto.encoders.find import encoder_again
 
     predictor = result.predictor
     state = predictor.preprocessor.to_dict().get("state")
@@ -165,7 +165,7 @@ def _with_encoder(result: Result) -> tuple[nn.Module, Tensor, Array]:
     pixels = rng.integers(0, 256, (EXAMPLES, 3, side, side), dtype=np.uint8)
     blocks, scaled = [], []
     for one in (state, state["plain"]) if "plain" in state else (state,):
-        encoder = state_encoder(one, result.config)
+        encoder = encoder_again(one["encoder"], result.config)
         features: Array = encoder.encode(list(pixels)).double().numpy()
         units = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
         blocks.append((units - np.array(one["mean"])) / one["scale"])

@@ -224,7 +224,7 @@ class TextPreprocessor(FolderPreprocessor):
         """Some files as the models see them."""
         texts, skipped = load_texts(files)
         items = list(texts.values())
-        X = encoders.encode_again(self.state, items, config, events)
+        X = encoders.encode_again(self.state, items, config, events).features
         return NewExamples(self.encoded(X, items, config), list(texts), skipped)
 
 

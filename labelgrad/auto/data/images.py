@@ -20,7 +20,7 @@ from labelgrad.auto.data import folders
 from labelgrad.auto.data.dataset import Examples, NewExamples
 from labelgrad.auto.data.folders import Files
 from labelgrad.auto.encoders import pixels as decoding
-from labelgrad.auto.encoders.features import encode_new, encode_with
+from labelgrad.auto.encoders.features import encode_again, encode_with
 from labelgrad.auto.encoders.find import choose_encoder
 from labelgrad.auto.encoders.pretrained import IMAGES
 from labelgrad.auto.events import Events
@@ -65,10 +65,9 @@ class ImagePreprocessor(folders.FolderPreprocessor):
         fitted = cls(None, config.fine_tune > 0, size=config.size or usual)
         encoder, notes = choose_encoder(config, IMAGES, natural_side=natural_side)
         if encoder is not None:
-            block = encode_with(encoder, paths, notes, config, events)
+            block = encode_with(encoder, paths, config, events)
             fitted.state, fitted.size = block.state, encoder.settings["size"]
-            found = fitted.readable(files, block.features, block.failed, config)
-            return fitted, found, block.notes
+            return fitted, fitted.readable(files, block.features, block.failed, config), notes
         if fitted.fine_tune:
             raise ValueError(
                 "Fine-tuning needs an encoder of images; choose an --encoder, or leave --fine-tune "
@@ -90,7 +89,7 @@ class ImagePreprocessor(folders.FolderPreprocessor):
         """Some files as the models see them."""
         paths = list(files.values())
         if self.state is not None:
-            block = encode_new(self.state, paths, config, events)
+            block = encode_again(self.state, paths, config, events)
             return self.readable(files, block.features, block.failed, config)
         pixels, failed = decode(paths, self.size, config, events)
         raw = decoding.to_grey(pixels) if self.channels == 1 else pixels

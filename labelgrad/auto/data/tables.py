@@ -167,7 +167,7 @@ class TablePreprocessor(Preprocessor):
             encoded = {
                 column.name: encoders.encode_again(
                     column.state, texts_of(source, column.name), config, events
-                )
+                ).features
                 for column in self.columns
                 if isinstance(column, Encoded)
             }

@@ -18,7 +18,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,7 @@ import numpy as np
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.encoders.find import choose_encoder, encoder_again
 from labelgrad.auto.encoders.pixels import decode_batch
-from labelgrad.auto.encoders.pretrained import (
-    IMAGES,
-    MATTERS,
-    PIXELS,
-    TEXTS,
-    Encoder,
-    pixel_encoder,
-)
+from labelgrad.auto.encoders.pretrained import IMAGES, TEXTS, Encoder, pixel_encoder
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.store import Computed, RowStore, allocate, cache_folder, content_key
 from labelgrad.auto.task import Array
@@ -101,27 +94,23 @@ def encode_texts(
     >>> block.features.shape, block.state["encoder"]["name"]
     ((4, 2), 'tf-idf')
     >>> again = encode_again(block.state, ["a good film"], config)
-    >>> np.allclose(again, block.features[:1])
+    >>> np.allclose(again.features, block.features[:1])
     True
     """
     encoder, notes = choose_encoder(config, TEXTS)
-    if encoder is None:
-        description = fit_tfidf([text for text in texts if text])
-        raw = tfidf_features(description, texts, config.cache)
-        return EncodedBlock(*fit_scaling(description, raw), notes)
-    limit = MEAN_TOKEN * (encoder.settings["tokens"] or 0)
+    limit = MEAN_TOKEN * (encoder.settings["tokens"] or 0) if encoder else 0
     longer = sum(len(text or "") > limit for text in texts) if limit else 0
-    if longer:
+    if encoder and longer:
         notes.append(
             f"{encoder.name} reads about the first {limit:,} letters of a text; {longer} texts are "
             f"longer."
         )
-    return encode_with(encoder, texts, notes, config, events)
+    return replace(encode_with(encoder, texts, config, events), notes=notes)
 
 
 def encode_again(
     state: State, items: Sequence[Any], config: FitConfig, events: Events = SILENT
-) -> Array:
+) -> EncodedBlock:
     """Features of new texts or image files, as those that `state` was fitted on.
 
     Parameters
@@ -137,37 +126,17 @@ def encode_again(
 
     Returns
     -------
-    Array
-        (n, width) float32.
+    EncodedBlock
+        With the images that cannot be read.
     """
-    return encode_new(state, items, config, events).features
-
-
-def encode_new(
-    state: State, items: Sequence[Any], config: FitConfig, events: Events = SILENT
-) -> EncodedBlock:
-    """The same as `encode_again`, with the images that cannot be read."""
     description = state["encoder"]
-    failed: Mapping[int, str] = {}
-    if description["name"] == TFIDF:
-        features = tfidf_features(description, items, config.cache)
-    else:
-        encoder = state_encoder(state, config)
-        features, failed = raw_features(encoder, items, config, events)
+    encoder = description if description["name"] == TFIDF else encoder_again(description, config)
+    features, failed = _raw_features(encoder, items, config, events)
     features = _scale(features, state)
     if "plain" in state:
-        plain = encode_new(state["plain"], items, config, events).features
+        plain = encode_again(state["plain"], items, config, events).features
         features = _side_by_side(features, plain, config)
     return EncodedBlock(features, state, (), failed)
-
-
-def state_encoder(state: State, config: FitConfig) -> Encoder:
-    """The encoder that a state was fitted with."""
-    description = state["encoder"]
-    if description["name"] == PIXELS:
-        return pixel_encoder(description["settings"]["size"])
-    found: Encoder = encoder_again(description, config)
-    return found
 
 
 def encoder_names(states: Sequence[State]) -> dict[str, str]:
@@ -196,11 +165,14 @@ def check_state(state: Any) -> State:
     return dict(state)
 
 
-def raw_features(
-    encoder: Encoder, items: Sequence[Any], config: FitConfig, events: Events
-) -> tuple[Array, dict[int, str]]:
-    """What the encoder gives, zeros where missing or unreadable; and why files are unreadable."""
-    about = {key: getattr(encoder, key) for key in MATTERS}
+def _raw_features(
+    encoder: Encoder | State, items: Sequence[Any], config: FitConfig, events: Events
+) -> Computed:
+    """What an encoder or fitted TF-IDF gives, zeros where missing; and why files are unreadable."""
+    if isinstance(encoder, dict):
+        return tfidf_features(encoder, items, config.cache), {}
+    about = encoder.describe()
+    del about["name"]
     folder = cache_folder(config.cache) / "features"
     store = RowStore(folder, about, (encoder.width,), "float32")
 
@@ -216,10 +188,19 @@ def raw_features(
     return rows, failed
 
 
-def fit_scaling(description: dict[str, Any], features: Array) -> tuple[Array, State]:
-    """Scale raw features in place, and give the state by which others are scaled alike."""
+def _fit(
+    encoder: Encoder | None, items: Sequence[Any], config: FitConfig, events: Events
+) -> EncodedBlock:
+    """Features of an encoder, or of TF-IDF, scaled by what is fitted here."""
     from sklearn.preprocessing import normalize
 
+    description = encoder.describe() if encoder else fit_tfidf([text for text in items if text])
+    features, failed = _raw_features(encoder or description, items, config, events)
+    if failed and not features.any():
+        position, reason = next(iter(failed.items()))
+        raise NothingToLearnError(
+            f"none of the {len(failed)} images can be read; {items[position]}: {reason}"
+        )
     total, known = np.zeros(features.shape[1]), 0
     for part in _chunks(len(features)):
         units = normalize(features[part])
@@ -234,40 +215,22 @@ def fit_scaling(description: dict[str, Any], features: Array) -> tuple[Array, St
         )
     scale = spread / math.sqrt(len(mean))
     state = {"encoder": description, "mean": mean.tolist(), "scale": scale}
-    return _scale(features, state), state
+    return EncodedBlock(_scale(features, state), state, failed=failed)
 
 
 def encode_with(
-    encoder: Encoder, items: Sequence[Any], notes: Sequence[str], config: FitConfig, events: Events
+    encoder: Encoder | None, items: Sequence[Any], config: FitConfig, events: Events
 ) -> EncodedBlock:
-    """Features by an encoder that was chosen before, with the notes about it."""
-    features, failed = raw_features(encoder, items, config, events)
-    if failed and not features.any():
-        position, reason = next(iter(failed.items()))
-        raise NothingToLearnError(
-            f"none of the {len(failed)} images can be read; {items[position]}: {reason}"
-        )
-    block = EncodedBlock(*fit_scaling(encoder.describe(), features), notes, failed)
-    return block if config.fine_tune else _with_plain(block, items, config, events)
-
-
-def _with_plain(
-    block: EncodedBlock, items: Sequence[Any], config: FitConfig, events: Events
-) -> EncodedBlock:
-    """The features of an encoder, and beside them those without one."""
-    encoder = block.state["encoder"]
-    try:
-        if encoder["kind"] == TEXTS:
-            found = encode_texts(items, config.override({"encoder": "none"}), events)
-            plain, state = found.features, found.state
-        else:
-            pixels = pixel_encoder(encoder["settings"]["size"])
-            raw, _ = raw_features(pixels, items, config, events)
-            plain, state = fit_scaling(pixels.describe(), raw)
-    except NothingToLearnError:
+    """Features by an encoder and plain ones beside them, or plain ones alone if it is None."""
+    block = _fit(encoder, items, config, events)
+    if encoder is None or config.fine_tune:
         return block
-    features = _side_by_side(block.features, plain, config)
-    return EncodedBlock(features, {**block.state, "plain": state}, block.notes, block.failed)
+    pixels = None if encoder.kind == TEXTS else pixel_encoder(encoder.settings["size"])
+    with suppress(NothingToLearnError):
+        plain = _fit(pixels, items, config, events)
+        features = _side_by_side(block.features, plain.features, config)
+        return replace(block, features=features, state={**block.state, "plain": plain.state})
+    return block
 
 
 def _side_by_side(left: Array, right: Array, config: FitConfig) -> Array:

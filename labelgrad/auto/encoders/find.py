@@ -13,7 +13,7 @@ from torch import nn
 
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.encoders import pretrained
-from labelgrad.auto.encoders.pretrained import IMAGES, OWN, TEXTS, Encoder
+from labelgrad.auto.encoders.pretrained import IMAGES, OWN, PIXELS, TEXTS, Encoder, pixel_encoder
 from labelgrad.nearest import did_you_mean
 
 NONE = "none"  # the name that turns encoders off
@@ -170,9 +170,11 @@ def find_encoder(
     return found
 
 
-def encoder_again(description: dict[str, Any], config: FitConfig) -> Any:
+def encoder_again(description: dict[str, Any], config: FitConfig) -> Encoder:
     """The encoder that a description describes, by its name or as the configuration has it now."""
     given, name = config.encoder, description["name"]
+    if name == PIXELS:
+        return pixel_encoder(description["settings"]["size"])
     if given is None and name.startswith(OWN):
         raise ValueError(
             f"The features are those of your own network ({name.removeprefix(OWN)}); pass it again "

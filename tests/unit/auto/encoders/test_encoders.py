@@ -98,8 +98,8 @@ def sentence_folder(folder, kind="sentence_transformers.models.Transformer", **d
 
 
 def encode_images(files, config):
-    encoder, notes = find.choose_encoder(config, "images", natural_side=9)
-    return encode_with(encoder, files, notes, config, Events())
+    encoder, _ = find.choose_encoder(config, "images", natural_side=9)
+    return encode_with(encoder, files, config, Events())
 
 
 def image_files(folder, values=(0, 90, 200, 0)):
@@ -128,7 +128,7 @@ def test_features_have_unit_variance_zeros_where_missing_and_stay_the_same(tmp_p
     assert block.features[known] == pytest.approx(expected, abs=1e-4)
     assert not block.features[[2, 5]].any()
     state = check_state(json.loads(json.dumps(block.state)))
-    again = encode_again(state, SENTENCES[::-1], config)
+    again = encode_again(state, SENTENCES[::-1], config).features
     assert np.array_equal(again[::-1], block.features)
     assert len(library) == 1  # stored features need no model
 
@@ -144,7 +144,8 @@ def test_an_image_is_encoded_once_whatever_its_name(tmp_path):
     assert np.array_equal(block.features[0], block.features[3])
     assert not block.features[4].any()
     moved = files[1].rename(tmp_path / "moved.png")
-    assert np.array_equal(encode_again(block.state, [moved], config)[0], block.features[1])
+    again = encode_again(block.state, [moved], config)
+    assert np.array_equal(again.features[0], block.features[1])
     assert encoder.module.network.seen == 3
 
 
@@ -175,8 +176,9 @@ def test_tfidf_encodes_again_what_it_learned(spaced):
     assert block.features.shape == (150, 128)
     assert block.features.var(0).mean() == pytest.approx(1, abs=0.01)
     state = check_state(json.loads(json.dumps(block.state)))
-    assert encode_again(state, many[:5], config) == pytest.approx(block.features[:5], abs=1e-5)
-    assert not encode_again(state, ["ÄÖÜ"], config).any()
+    again = encode_again(state, [*many[:5], "ÄÖÜ"], config).features
+    assert again[:5] == pytest.approx(block.features[:5], abs=1e-5)
+    assert not again[5].any()
     terms = {**state["encoder"], "terms": ["a"] * len(state["encoder"]["terms"])}
     for change in ({"scale": 0}, {"mean": [1.0]}, {"mean": [np.nan] * 128}, {"encoder": terms}):
         with pytest.raises(ValueError, match="state of an encoder is damaged"):
@@ -193,7 +195,8 @@ def test_features_that_are_not_finite_are_refused(tmp_path):
 def test_another_encoder_of_the_same_name_is_refused(tmp_path):
     files = image_files(tmp_path / "a")
     state = encode_images(files, FitConfig(encoder=TinyNetwork(), size=8)).state
-    assert encode_again(state, files, FitConfig(encoder=TinyNetwork())).shape == (4, 5 + 192)
+    again = encode_again(state, files, FitConfig(encoder=TinyNetwork()))
+    assert again.features.shape == (4, 5 + 192)
     with pytest.raises(ValueError, match="encoder 'own TinyNetwork' differs in its weights"):
         encode_again(state, files, FitConfig(encoder=TinyNetwork(seed=1)))
     with pytest.raises(ValueError, match="pass it again as `encoder`"):
@@ -207,7 +210,7 @@ def test_tfidf_stands_beside_the_features_of_an_encoder(tmp_path, library):
     assert block.features.shape[1] == 6 + plain.features.shape[1]
     assert np.array_equal(block.features[:, 6:], plain.features)
     state = check_state(json.loads(json.dumps(block.state)))
-    assert np.array_equal(encode_again(state, texts, config), block.features)
+    assert np.array_equal(encode_again(state, texts, config).features, block.features)
 
 
 # Finding encoders
