@@ -292,7 +292,7 @@ class Result:
         ['kg', 'pet', 'confidence', 'source']
         """
         source, filled = self._filled_in(data, labels)
-        if source.is_file:
+        if isinstance(source.data, Path):
             return filled.collect()
         frame = nw.from_native(source.data, eager_only=True)
         names = filled.collect_schema().names()
@@ -319,9 +319,8 @@ class Result:
     @property
     def table_file(self) -> str | None:
         """The name of the table with labels in the run folder, if a file was fitted."""
-        if self.source is None or not self.source.is_file:
-            return None
-        return TABLE + table_suffix(self.source.data)
+        data = self.source.data if self.source else None
+        return TABLE + table_suffix(data) if isinstance(data, Path) else None
 
     def _table_pieces(
         self, suffix: str, data: Any = None, labels: pl.DataFrame | None = None

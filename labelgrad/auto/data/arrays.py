@@ -38,8 +38,7 @@ class Pixels:
         last = x.ndim == 4 and x.shape[1] not in (1, 3)
         if last and x.shape[3] not in (1, 3):
             raise ValueError(
-                f"`x` must have 1 or 3 channels in its second dimension, or in its last, got the "
-                f"shape {x.shape}."
+                f"`x` must have 1 or 3 channels in its second or last dimension, got {x.shape}."
             )
         low, high = float(x.min()), float(x.max())
         if x.dtype.kind in "bui" and low >= 0 and high <= 255:
@@ -97,8 +96,7 @@ class ArrayPreprocessor(Preprocessor):
             raise ValueError("An array needs its labels `y`, with -1 or NaN where unlabeled.")
         if isinstance(config.groups, str):
             raise ValueError(
-                f"`groups` names the column {config.groups!r}, and an array has no names; give "
-                f"the group of each row."
+                f"An array has no column {config.groups!r}; give `groups` as the group of each row."
             )
         x = check_array(data)
         labels, notes = label_series(y, len(x), config.task)
@@ -138,10 +136,8 @@ class ArrayPreprocessor(Preprocessor):
         del events
         x = check_array(data)
         if x.shape[1:] != self.shape:
-            raise ValueError(
-                f"`x` must have rows of the shape {self.shape}, as in the training data, got "
-                f"{x.shape[1:]}."
-            )
+            shapes = f"{self.shape}, as in the training data, got {x.shape[1:]}"
+            raise ValueError(f"`x` must have rows of the shape {shapes}.")
         size = size or len(x)
         for start in range(0, len(x), size):
             part = x[start : start + size]
@@ -152,9 +148,8 @@ class ArrayPreprocessor(Preprocessor):
         if self.pixels is not None:
             raw = self.pixels.transform(x, config)
             return Examples(pixel_features(raw, config), raw)
-        X = allocate(
-            (len(x), sum(column.width for column in self.columns)), "float32", config.cache
-        )
+        width = sum(column.width for column in self.columns)
+        X = allocate((len(x), width), "float32", config.cache)
         for start in range(0, len(x), PART):
             values = x[start : start + PART].T.astype(np.float64)
             pairs = zip(self.columns, values, strict=True)
@@ -164,7 +159,7 @@ class ArrayPreprocessor(Preprocessor):
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> ArrayPreprocessor:
         """The preprocessor that `to_dict` wrote down."""
-        columns = tuple(of_columns.column_from_dict(column) for column in saved["columns"])
+        columns = of_columns.columns_from_dicts(saved["columns"])
         pixels = None if saved["pixels"] is None else Pixels(**saved["pixels"])
         return cls(tuple(saved["shape"]), columns, pixels)
 
@@ -174,8 +169,8 @@ def check_array(data: Any) -> Array:
     x = load_arrays(data, ("x",))["x"] if isinstance(data, Path) else np.asarray(data)
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise ValueError(
-            f"`x` must be (rows, columns), (rows, height, width) or (rows, channels, height, "
-            f"width) and not empty, got the shape {x.shape}."
+            f"`x` must be rows of columns, or images with or without channels, and not empty, got "
+            f"the shape {x.shape}."
         )
     if x.dtype.kind not in "buif":
         raise ValueError(f"`x` must hold numbers, got {x.dtype}.")
@@ -217,9 +212,7 @@ def load_arrays(path: Path, names: Sequence[str]) -> dict[str, Array]:
                 raise ValueError(f"`{name}` unpacks from {packed} bytes to {size}: too much")
             with archive.open(infos[name]) as file:
                 if b"'|O'" in file.read(200):
-                    raise ValueError(
-                        f"it has Python objects in `{name}`; save numbers or text instead"
-                    )
+                    raise ValueError(f"it has Python objects in `{name}`; save numbers or text")
                 file.seek(0)
                 arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
         return arrays

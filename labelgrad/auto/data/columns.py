@@ -110,10 +110,10 @@ class Number:
         if wrong.any():
             row = int(wrong.arg_true()[0])
             description = self.format.description if self.format else ""
+            form = f"{what} with {description}" if description else what
             raise ValueError(
-                f"The column {self.name!r} must hold {what}{' with ' * bool(description)}"
-                f"{description}, as in the training data, and row {first_row + row} holds "
-                f"{texts[row]!r}."
+                f"The column {self.name!r} must hold {form}, as in the training data, and row "
+                f"{first_row + row} holds {texts[row]!r}."
             )
         return floats(numbers)
 
@@ -197,22 +197,22 @@ class Encoded:
 Column = Number | Category | Encoded
 
 
-def column_from_dict(saved: Mapping[str, Any]) -> Column:
-    """The column out of its kind and its fields, as JSON holds them.
+def columns_from_dicts(saved: Iterable[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """Columns out of their kinds and their fields, as JSON holds them.
 
     >>> age = Number("age", median=30.0, missing=True, format=NumberFormat(","))
-    >>> column_from_dict({"kind": "number", **vars(age), "format": {"decimal": ","}}) == age
+    >>> columns_from_dicts([{"kind": "number", **vars(age), "format": {"decimal": ","}}]) == (age,)
     True
     """
-    values = dict(saved)
-    kind = values.pop("kind")
-    if kind == "encoded":
-        return Encoded(**values)
-    if kind == "category":
-        return Category(**values | {"texts": tuple(values["texts"])})
-    if form := values["format"]:
-        values["format"] = DateFormat(**form) if "order" in form else NumberFormat(**form)
-    return Number(**values)
+    columns: list[Column] = []
+    for values in map(dict, saved):
+        kind = {"encoded": Encoded, "category": Category, "number": Number}[values.pop("kind")]
+        if "texts" in values:
+            values["texts"] = tuple(values["texts"])
+        if form := values.get("format"):
+            values["format"] = DateFormat(**form) if "order" in form else NumberFormat(**form)
+        columns.append(kind(**values))
+    return tuple(columns)
 
 
 CellsOf = Callable[[str], pl.Series]
@@ -257,31 +257,25 @@ def guess(
 def settle_numbers(guesses: Mapping[str, Guess], cells_of: CellsOf, separator: str) -> list[str]:
     """Leave each column of numbers one format, by what the others show; returns notes."""
     strings = [each for each in guesses.values() if each.holds == NUMBERS and each.is_string]
-    shown = {each.name: _decimal_sign(each, cells_of) for each in strings}
-    unsure, commas, points, dots = (
-        [name for name, sign in shown.items() if sign == wanted]
-        for wanted in ("unsure", ",", ".", "like thousands")
-    )
+    shown: dict[str, list[str]] = {"unsure": [], ",": [], ".": [], "like thousands": []}
+    for each in strings:
+        shown.setdefault(_decimal_sign(each, cells_of), []).append(each.name)
+    unsure, commas, points, dots = list(shown.values())[:4]
     comma = not points and (bool(commas) or separator == ";")
     for name in unsure:  # with a point, or with a comma
         guesses[name].formats = [guesses[name].formats[comma]]
     dots = dots if comma and commas else []
     for name in dots:
         guesses[name].formats = [NumberFormat(",", ".")]
-    why = (
-        "as is usual in a file with semicolons"
-        if comma
-        else "and nothing in the file says otherwise"
-    )
+    why = "as is usual with semicolons" if comma else "and nothing in the file says otherwise"
     if shows := points or commas:
-        sign = "point" if points else "comma"
-        why = f"as {join_few(shows, most=2)} has a decimal {sign}"
-    thousands = "marks between thousands"
-    commas_are = "decimal signs" if comma else thousands
+        why = f"as {join_few(shows, most=2)} has a decimal {'point' if points else 'comma'}"
+    signs, thousands = "decimal signs", "marks between thousands"
+    read = {"commas": (unsure, signs if comma else thousands), "dots": (dots, thousands)}
     return [
         f"The {marks} of {join_few(names)} are read as {meaning}, {why}; write the numbers without "
         f"them if that is wrong."
-        for marks, names, meaning in (("commas", unsure, commas_are), ("dots", dots, thousands))
+        for marks, (names, meaning) in read.items()
         if names
     ]
 
@@ -310,10 +304,8 @@ def settle_dates(guesses: Mapping[str, Guess], cells_of: CellsOf, given: str | N
     unsure = [name for name, some in orders.items() if len(some) > 1]
     if not unsure:
         return []
-    shown = {some[0] for some in orders.values() if len(some) == 1} & {
-        written.DAY_FIRST,
-        written.MONTH_FIRST,
-    }
+    shown = {some[0] for some in orders.values() if len(some) == 1}
+    shown &= {written.DAY_FIRST, written.MONTH_FIRST}
     order = given or (shown.pop() if len(shown) == 1 else None)
     if order is None:
         example = clean(cells_of(unsure[0])).drop_nulls()[0]
@@ -387,11 +379,8 @@ def share_scale(columns: Mapping[str, Column]) -> dict[str, Column]:
 
     Where half of the columns span the range of all, a pixel that is seldom lit is not magnified.
     """
-    numbers = [
-        c
-        for c in columns.values()
-        if isinstance(c, Number) and not isinstance(c.format, DateFormat)
-    ]
+    numbers = [c for c in columns.values() if isinstance(c, Number)]
+    numbers = [c for c in numbers if not isinstance(c.format, DateFormat)]
     if not numbers:
         return dict(columns)
     widest = min(c.low for c in numbers), max(c.high for c in numbers)
@@ -446,9 +435,8 @@ def is_prose(counts: pl.DataFrame) -> bool:
     words = texts.str.count_matches(r"\S+").sum() / len(texts)
     letters = texts.str.len_chars().sum() / len(texts)
     unspaced = texts.str.head(100).str.count_matches("[\u0e00-\U0010ffff]").sum() / len(texts)
-    return words >= WORDS_OF_TEXT or (
-        letters >= LETTERS_OF_TEXT and unspaced >= LETTERS_OF_TEXT / 2
-    )
+    is_unspaced = letters >= LETTERS_OF_TEXT and unspaced >= LETTERS_OF_TEXT / 2
+    return bool(words >= WORDS_OF_TEXT or is_unspaced)
 
 
 def id_notes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -213,9 +213,7 @@ def read(
         if isinstance(path, Path) and not path.exists():
             raise FileNotFoundError(f"There is no file or folder {path}.")
     if isinstance(data, Path) and y is not None:
-        raise ValueError(
-            "`y` is for arrays and data frames; a file or folder has its labels in it."
-        )
+        raise ValueError("`y` is for arrays and data frames; a file or folder has labels in it.")
     kind = next((name for name in KINDS if _preprocessor_class(name).takes(data)), None)
     if kind is None:
         from labelgrad.auto.data.sources import SUFFIXES
@@ -234,14 +232,15 @@ def read(
         if isinstance(data, Path) or len(config.groups) != len(dataset):
             what = "a file" if isinstance(data, Path) else f"{len(dataset)} examples"
             raise ValueError(
-                f"`groups` must be the name of a column, or a group for each example of an array "
-                f"or data frame, got {len(config.groups)} for {what}."
+                f"`groups` must name a column, or give a group for each example of an array or "
+                f"data frame, got {len(config.groups)} for {what}."
             )
-        dataset = replace(dataset, groups=group_codes(config.groups))
-    return dataset
+        dataset = replace(dataset, groups=np.array(config.groups, object))
+    codes = None if dataset.groups is None else group_codes(dataset.groups)
+    return replace(dataset, groups=codes)
 
 
-def group_codes(groups: Sequence[str | None]) -> Array:
+def group_codes(groups: Iterable[str | None]) -> Array:
     """A number for each group; examples without one are groups of their own.
 
     >>> group_codes(["ann", "bob", None, "ann", ""]).tolist()
@@ -262,6 +261,5 @@ def _preprocessor_class(kind: str) -> type[Preprocessor]:
 def preprocessor_from_dict(saved: Mapping[str, Any]) -> Preprocessor:
     """The preprocessor that `Preprocessor.to_dict` wrote down."""
     if saved["kind"] not in KINDS:
-        known = ", ".join(KINDS)
-        raise ValueError(f"A saved preprocessor must be of {known}, got {saved['kind']!r}.")
+        raise ValueError(f"A preprocessor must be of {', '.join(KINDS)}, got {saved['kind']!r}.")
     return _preprocessor_class(saved["kind"]).from_dict(saved)

@@ -14,18 +14,13 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import polars as pl
 
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.columns import join_few
-from labelgrad.auto.data.dataset import (
-    Dataset,
-    Examples,
-    NewExamples,
-    Preprocessor,
-    group_codes,
-)
-from labelgrad.auto.data.sources import ENCODINGS, read_pairs
+from labelgrad.auto.data.dataset import Dataset, Examples, NewExamples, Preprocessor
+from labelgrad.auto.data.sources import encoding_of, read_pairs
 from labelgrad.auto.data.targets import read_targets
 from labelgrad.auto.encoders import features as encoders
 from labelgrad.auto.encoders.features import State
@@ -37,6 +32,7 @@ from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.task import Array
 
 LABELS_FILE = "labels.csv"
+LIST_THEM = f"list them in {LABELS_FILE} with the columns file and label"
 HIDDEN = (".", "__MACOSX")  # beginnings of names
 UNLABELED = ("unlabeled", "unlabelled")
 TRAIN, TEST = ("train", "training"), ("test", "testing", "val", "valid", "validation", "dev")
@@ -101,21 +97,18 @@ class FolderPreprocessor(Preprocessor):
             raise ValueError(f"The folder {data} contains no {cls.kind}.")
         if not any(labels.values()):
             raise ValueError(
-                f"The {cls.kind} in {data} have no labels: put those of each class into a "
-                f"sub-folder of its own and the others into `unlabeled`, or list them in "
-                f"{LABELS_FILE} with the columns file and label."
+                f"The {cls.kind} in {data} have no labels: put those of each class into a folder "
+                f"of its own and the others into `unlabeled`, or {LIST_THEM}."
             )
         others = inside.keys() - belonging - {*examples, LABELS_FILE}
         if others:
-            about.append(
-                f"Not {cls.kind} by their names, and not read: {join_few(sorted(others))}."
-            )
+            names = join_few(sorted(others))
+            about.append(f"Not {cls.kind} by their names, and not read: {names}.")
         try:
             preprocessor, found, notes = cls.fit(data, files, config, events)
         except encoders.NothingToLearnError as error:
             raise ValueError(f"Nothing can be learned from {data}: {error}.") from None
         given = pl.Series([labels.get(name, "") for name in found.ids], dtype=pl.String)
-        groups = _listed_groups(inside, config) if isinstance(config.groups, str) else None
         targets = read_targets(
             given, config.task, where, are_names=by_folder, unlabeled=config.unlabeled_value
         )
@@ -128,7 +121,7 @@ class FolderPreprocessor(Preprocessor):
             ids=found.ids,
             preprocessor=preprocessor,
             raw=found.examples.raw,
-            groups=None if groups is None else group_codes([groups.get(n) for n in found.ids]),
+            groups=_listed_groups(inside, config, found.ids),
             has_encoded_features=state is not None,
             encoders=encoders.encoder_names([state]) if state else None,
             notes=[*about, *targets.notes, *notes],
@@ -198,12 +191,9 @@ class TextPreprocessor(FolderPreprocessor):
     @classmethod
     def takes(cls, data: Any) -> bool:
         """Whether it is a folder that contains texts and no images."""
-        has_texts = False
-        for _, _, names in os.walk(data) if super().takes(data) else ():
-            if any(map(is_image, names)):
-                return False
-            has_texts |= any(name.lower().endswith(cls.suffixes) for name in names)
-        return has_texts
+        walk = os.walk(data) if super().takes(data) else ()
+        names = [name.lower() for _, _, files in walk for name in files]
+        return any(n.endswith(cls.suffixes) for n in names) and not any(map(is_image, names))
 
     @classmethod
     def fit(
@@ -294,9 +284,8 @@ def _folder_labels(folder: Path, names: Sequence[str], what: str) -> Labels:
     labels = {name: folder_label(name.removeprefix(prefix)) for name in names}
     notes = [] if train is None else [f"The classes are the sub-folders of {train!r}."]
     if left_out:
-        notes.append(
-            f"Not used, so that you can test on them (labelgrad predict): {join_few(left_out)}."
-        )
+        names = join_few(left_out)
+        notes.append(f"Not used, so that you can test on them (labelgrad predict): {names}.")
     if loose := sum("/" not in name.removeprefix(prefix) for name in names):
         notes.append(f"{what.capitalize()} outside the sub-folders are unlabeled: {loose}.")
     return labels, f"The folder {folder}", notes
@@ -329,31 +318,27 @@ def _listed_labels(inside: Files, given: str | None) -> Labels:
     for line, file, label in read_pairs(path, FILE_HEADERS, LABEL_HEADERS):
         name = str(PurePosixPath(file))
         if labels.setdefault(name, label) != label:
-            raise ValueError(
-                f"{path.name} gives {name!r} two labels: {labels[name]!r}, and {label!r} on line "
-                f"{line}."
-            )
-    missing = [name for name in labels if name not in inside]
-    if missing:
-        raise ValueError(
-            f"{path.name} lists {len(missing)} files that are not in the folder: "
-            f"{join_few(missing)}."
-        )
+            two = f"{labels[name]!r}, and {label!r} on line {line}"
+            raise ValueError(f"{path.name} gives {name!r} two labels: {two}.")
+    if missing := [name for name in labels if name not in inside]:
+        few, count = join_few(missing), len(missing)
+        raise ValueError(f"{path.name} lists {count} files that are not in the folder: {few}.")
     notes = [f"Labels are those in {path.name}; files it does not list are unlabeled."]
     return labels, path.name, notes
 
 
-def _listed_groups(inside: Files, config: FitConfig) -> dict[str, str]:
-    """The group of each file that the labels file lists."""
+def _listed_groups(inside: Files, config: FitConfig, ids: Sequence[str]) -> Array | None:
+    """The groups of files as the labels file lists them, if the options name its column."""
+    if not isinstance(config.groups, str):
+        return None
     path = inside.get(LABELS_FILE) if config.labels is None else Path(config.labels)
     if path is None:
         raise ValueError(
-            f"`groups` needs a column {config.groups!r} in {LABELS_FILE}, and the labels are the "
-            f"names of folders; list them in {LABELS_FILE} with the columns file and label."
+            f"`groups` needs a column {config.groups!r}, and labels are folders; {LIST_THEM}."
         )
-    column = str(config.groups).casefold()
-    pairs = read_pairs(path, FILE_HEADERS, [column], needs_header=True)
-    return {str(PurePosixPath(file)): group for _, file, group in pairs}
+    pairs = read_pairs(path, FILE_HEADERS, [config.groups.casefold()], needs_header=True)
+    groups = {str(PurePosixPath(file)): group for _, file, group in pairs}
+    return np.array([groups.get(name) for name in ids], object)
 
 
 def load_texts(files: Files) -> tuple[dict[str, str], Skipped]:
@@ -381,9 +366,8 @@ def decode_text(content: bytes) -> str:
     Traceback (most recent call last):
     ValueError: not UTF-8; save it as UTF-8
     """
-    encoding = next((name for mark, name in ENCODINGS.items() if content.startswith(mark)), "UTF-8")
     try:
-        text: str = codecs.getincrementaldecoder(encoding)().decode(content)
+        text: str = codecs.getincrementaldecoder(encoding_of(content))().decode(content)
     except UnicodeDecodeError:
         raise ValueError("not UTF-8; save it as UTF-8") from None
     if "\0" in text:

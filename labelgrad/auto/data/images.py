@@ -48,9 +48,9 @@ class ImagePreprocessor(folders.FolderPreprocessor):
 
     def __post_init__(self) -> None:
         if self.size not in range(1, MAX_SIZE + 1) or self.channels not in (1, 3):
+            found = f"{self.size!r} and {self.channels!r}"
             raise ValueError(
-                f"Images must have a `size` from 1 to {MAX_SIZE} pixels and 1 or 3 channels, got "
-                f"{self.size!r} and {self.channels!r}."
+                f"Images need a `size` from 1 to {MAX_SIZE} and 1 or 3 channels, got {found}."
             )
 
     @classmethod
@@ -70,17 +70,15 @@ class ImagePreprocessor(folders.FolderPreprocessor):
             return fitted, fitted.readable(files, block.features, block.failed, config), notes
         if fitted.fine_tune:
             raise ValueError(
-                "Fine-tuning needs an encoder of images; choose an --encoder, or leave --fine-tune "
-                "out."
+                "Fine-tuning needs an encoder of images; name an --encoder or omit --fine-tune."
             )
         pixels, failed = decode(paths, fitted.size, config, events, folder)
         if not len(pixels):
             raise ValueError(folders.none_readable(list(zip(files, failed.values(), strict=True))))
         fitted.channels = 1 if decoding.is_grey(pixels) else 3
         size, color = fitted.size, "all grey" if fitted.channels == 1 else "in color"
-        how = (
-            "as requested" if config.size else f"the usual side, at most {DEFAULT_SIZE}; see --size"
-        )
+        usual_side = f"the usual side, at most {DEFAULT_SIZE}; see --size"
+        how = "as requested" if config.size else usual_side
         note = f"Images are scaled to {size}×{size} ({how}), cropped to their center, {color}."
         found = fitted.readable(files, pixels[:, : fitted.channels], failed, config)
         return fitted, found, [note, *notes]

@@ -18,7 +18,7 @@ from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
 import narwhals as nw
 import numpy as np
@@ -27,7 +27,6 @@ import polars as pl
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.columns import holds_of, join_few
 from labelgrad.auto.store import cache_folder
-from labelgrad.auto.task import Array
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET, JSON, EXCEL = (".parquet", ".pq"), (".jsonl", ".ndjson"), (".xlsx", ".xls", ".ods")
@@ -62,11 +61,6 @@ class Source:
             self.rows = int(self.frame.select(pl.len()).collect().item())
         if not self.rows:
             raise ValueError(f"{self.name} has no rows below its header.")
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is no data frame."""
-        return isinstance(self.data, Path)
 
     @property
     def is_large(self) -> bool:
@@ -121,18 +115,22 @@ def with_unlabeled(source: Source, target: str | None, config: FitConfig) -> Sou
         raise ValueError("`unlabeled` needs a table with a `target`; give `y` None there instead.")
     below, above = open_source(Path(config.unlabeled), config), source.schema
     names = [name for name in above if name != target]
-    for name in names:
-        types = [each.get(name) for each in (above, below.schema)]
-        if None in types or len({holds_of(each) for each in types if each and each != pl.Null}) > 1:
-            raise ValueError(
-                f"{below.name} must have the columns of {source.name}, and {name!r} is missing or "
-                f"of another type; write both tables in one format."
-            )
+    if wrong := [name for name in names if _differs(name, above, below.schema)]:
+        raise ValueError(
+            f"{below.name} must have the columns of {source.name}, and {wrong[0]!r} is "
+            f"missing or of another type; write both tables in one format."
+        )
     rows = below.frame.select(names).with_columns(pl.lit(None, above[target]).alias(target))
     whole = pl.concat([source.frame, rows.select(list(above))], how="vertical_relaxed")
-    source.frame, source.schema, source.below = whole, whole.collect_schema(), below
-    source.rows += below.rows
+    source.frame, source.below = whole, below
+    source.__post_init__()
     return source
+
+
+def _differs(name: str, *schemas: Mapping[str, pl.DataType]) -> bool:
+    """Whether tables disagree on a column: one of them lacks it, or it holds something else."""
+    types = [schema.get(name) for schema in schemas]
+    return None in types or len({holds_of(each) for each in types if each and each != pl.Null}) > 1
 
 
 def _with_names(frame: pl.LazyFrame, file: str, names: Sequence[str] | None = None) -> pl.LazyFrame:
@@ -141,9 +139,7 @@ def _with_names(frame: pl.LazyFrame, file: str, names: Sequence[str] | None = No
     new = [name.strip() for name in names or old]
     twice = sorted(name for name, count in Counter(new).items() if count > 1)
     if twice:
-        raise ValueError(
-            f"{file} has two columns of one name: {join_few(twice)}; rename one of them."
-        )
+        raise ValueError(f"{file} has two columns of one name: {join_few(twice)}; rename one.")
     return frame.rename(dict(zip(old, new, strict=True)))
 
 
@@ -152,9 +148,7 @@ def _from_frame(data: Any) -> pl.LazyFrame:
         frame = nw.from_native(data)
     except nw.exceptions.DuplicateError as error:
         twice = ", ".join(line.strip(" -") for line in str(error).splitlines()[1:])
-        raise ValueError(
-            f"{FRAME} has two columns of one name: {twice}; rename one of them."
-        ) from None
+        raise ValueError(f"{FRAME} has two columns of one name: {twice}; rename one.") from None
     if isinstance(frame, nw.LazyFrame):
         raise ValueError(f"{FRAME} is lazy and must be collected first: data.collect().")
     columns = [from_narwhals(each).alias(str(i)) for i, each in enumerate(frame.iter_columns())]
@@ -215,6 +209,11 @@ def is_cell(cell: Any) -> bool:
     return plain and bool(cell == cell)  # NaN and NaT differ from themselves
 
 
+def is_table(path: Path) -> bool:
+    """Whether this is the file of a table, or a folder of Parquet files."""
+    return bool(parquet_files(path) if path.is_dir() else suffix_of(path))
+
+
 def parquet_files(path: Path) -> list[Path]:
     """The files of a table, in order; what is hidden or marked by an underscore is ignored."""
     if not path.is_dir():
@@ -229,13 +228,8 @@ def _open_parquet(path: Path) -> Source:
     for file in files:
         with readable(file.name, "a Parquet file"):
             scans.append(pl.scan_parquet(file))
-            schemas = [scans[place].collect_schema() for place in (0, -1)]
-        differing = [
-            name
-            for name in schemas[0] | schemas[1]
-            if len({name in s and holds_of(s[name]) for s in schemas if s.get(name) != pl.Null}) > 1
-        ]
-        if differing:
+            first, last = (scans[place].collect_schema() for place in (0, -1))
+        if differing := [name for name in first | last if _differs(name, first, last)]:
             raise ValueError(
                 f"The files of {path.name} must have the same columns, and {join_few(differing)} "
                 f"differ between {files[0].name} and {file.name}; make them alike."
@@ -258,9 +252,13 @@ def _open_csv(path: Path, config: FitConfig) -> Source:
     with ExitStack() as stack:
         try:
             with readable(path.name, "a CSV file"):
-                scan = pl.scan_csv(content, infer_schema=False, separator=separator)
-                is_large = isinstance(content, Path) and path.stat().st_size >= LARGE
-                frame = _copied(scan, config, stack) if is_large else scan.collect().lazy()
+                frame = pl.scan_csv(content, infer_schema=False, separator=separator)
+                if isinstance(content, Path) and path.stat().st_size >= LARGE:
+                    copy = _temporary("table.parquet", config.cache, stack)
+                    frame.sink_parquet(copy, compression="lz4", row_group_size=2**17)
+                    frame = pl.scan_parquet(copy)
+                else:
+                    frame = frame.collect().lazy()
         except ValueError:
             _blank_rows(rows, len(header), path.name)  # whatever is wrong has a line number
             raise
@@ -304,12 +302,11 @@ def table_pieces(
             frame.sink_ndjson(path)
         elif suffix in EXCEL:
             frame.collect().write_excel(path)
-        elif suffix.endswith(".gz"):
-            packed: Any = gzip.GzipFile(path, "wb", mtime=0)  # the same bytes each time
-            with packed:
-                frame.sink_csv(packed, separator=separator)
         else:
-            frame.sink_csv(path, separator=separator)
+            is_gzip = suffix.endswith(".gz")
+            file: Any = gzip.GzipFile(path, "wb", mtime=0) if is_gzip else path.open("wb")
+            with file:  # packed without the time: the same bytes each time
+                frame.sink_csv(file, separator=separator)
         with path.open("rb") as file:
             yield from iter(lambda: file.read(2**20), b"")
 
@@ -330,16 +327,12 @@ def _content(path: Path) -> tuple[Path | bytes, str]:
     if is_gzip or start.startswith(tuple(ENCODINGS)):
         with readable(path.name, "a compressed file"):
             text = gzip.decompress(path.read_bytes()) if is_gzip else path.read_bytes()
-        encoding = next(
-            (name for mark, name in ENCODINGS.items() if text.startswith(mark)), "UTF-8"
-        )
+        encoding = encoding_of(text)
         try:
             content = text if encoding == "UTF-8" else text.decode(encoding).encode()
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path.name} must be {encoding} text, as its first bytes say, and byte "
-                f"{error.start + 1} is not; save it as UTF-8."
-            ) from None
+            wrong = f"and byte {error.start + 1} is not; save it as UTF-8"
+            raise ValueError(f"{path.name} begins as {encoding} text, {wrong}.") from None
         start = content[: 2**16]
     if b"\0" in start:
         line = start[: start.index(b"\0")].count(b"\n") + 1
@@ -347,11 +340,13 @@ def _content(path: Path) -> tuple[Path | bytes, str]:
     return content, max(SEPARATORS, key=start.partition(b"\n")[0].decode(errors="replace").count)
 
 
-def _copied(scan: pl.LazyFrame, config: FitConfig, stack: ExitStack) -> pl.LazyFrame:
-    """A large table in a Parquet file that is there until the stack closes."""
-    copy = _temporary("table.parquet", config.cache, stack)
-    scan.sink_parquet(copy, compression="lz4", row_group_size=2**17)
-    return pl.scan_parquet(copy)
+def encoding_of(content: bytes) -> str:
+    """The encoding of a text, by its byte order mark."""
+    return next((name for mark, name in ENCODINGS.items() if content.startswith(mark)), "UTF-8")
+
+
+def _opened(content: Path | bytes) -> BinaryIO:
+    return content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
 
 
 def _lacks_cells(
@@ -364,15 +359,11 @@ def _lacks_cells(
     rows, nulls = frame.select(pl.len(), pl.last().null_count().alias("nulls")).collect().row(0)
     if not nulls:
         return False
-    found, has_quotes, dtype = 0, False, np.uint8
-    signs: Array = (
-        np.frombuffer(content, dtype)
-        if isinstance(content, bytes)
-        else np.memmap(content, dtype, "r")
-    )
-    for part in (signs[start : start + 2**24] for start in range(0, len(signs), 2**24)):
-        found += int(np.count_nonzero(part == ord(separator)))
-        has_quotes |= bool((part == ord('"')).any())
+    found, has_quotes = 0, False
+    with _opened(content) as file:
+        for part in iter(lambda: file.read(2**24), b""):
+            found += part.count(separator.encode())
+            has_quotes |= b'"' in part
     if has_quotes:
         inside = pl.col(pl.String).str.count_matches(separator, literal=True).sum()
         found -= sum(frame.select(inside).collect(engine="streaming").row(0))
@@ -385,7 +376,7 @@ def _rows(content: Path | bytes, separator: str, name: str) -> Iterator[tuple[in
     """The line and the cells of each row, slowly; one that is damaged raises a ValueError."""
     csv.field_size_limit(2**30)
     line = 1
-    with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
+    with _opened(content) as file:
         reader = csv.reader((each.decode() for each in file), delimiter=separator, strict=True)
         try:
             for row in reader:
@@ -393,15 +384,13 @@ def _rows(content: Path | bytes, separator: str, name: str) -> Iterator[tuple[in
                 line = reader.line_num + 1
         except UnicodeDecodeError:
             bad = reader.line_num + 1
-            raise ValueError(
-                f"{name} must be UTF-8 text, and line {bad} is not; save it as UTF-8."
-            ) from None
+            why = f"must be UTF-8 text, and line {bad} is not; save it as UTF-8"
+            raise ValueError(f"{name} {why}.") from None
         except csv.Error as error:
             is_return = "new-line" in str(error)
-            why = "it has a carriage return outside of quotes" if is_return else error
-            raise ValueError(
-                f"{name} is damaged in the row that begins on line {line}: {why}."
-            ) from None
+            why = "it has a carriage return outside of quotes" if is_return else str(error)
+            where = f"is damaged in the row that begins on line {line}"
+            raise ValueError(f"{name} {where}: {why}.") from None
 
 
 def _blank_rows(rows: Iterable[tuple[int, list[str]]], width: int, name: str) -> list[int]:
@@ -411,10 +400,8 @@ def _blank_rows(rows: Iterable[tuple[int, list[str]]], width: int, name: str) ->
         if not row:
             blank.append(place)
         elif len(row) != width:
-            raise ValueError(
-                f"{name} is damaged on line {line}: it must have {width} cells like the first row, "
-                f"got {len(row)}."
-            )
+            needed = f"it must have {width} cells like the first row, got {len(row)}"
+            raise ValueError(f"{name} is damaged on line {line}: {needed}.")
     return blank
 
 

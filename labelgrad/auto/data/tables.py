@@ -14,23 +14,9 @@ import polars as pl
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data import columns as of_columns
 from labelgrad.auto.data.columns import TEXTS, Column, Encoded, Guess, join_few
-from labelgrad.auto.data.dataset import (
-    PART,
-    Dataset,
-    Examples,
-    NewExamples,
-    Preprocessor,
-    RowIds,
-    group_codes,
-)
+from labelgrad.auto.data.dataset import PART, Dataset, Examples, NewExamples, Preprocessor, RowIds
 from labelgrad.auto.data.formats import NumberFormat, clean
-from labelgrad.auto.data.sources import (
-    SUFFIXES,
-    Source,
-    open_source,
-    parquet_files,
-    with_unlabeled,
-)
+from labelgrad.auto.data.sources import Source, is_table, open_source, with_unlabeled
 from labelgrad.auto.data.targets import Targets, label_series, read_targets
 from labelgrad.auto.encoders import features as encoders
 from labelgrad.auto.encoders.find import check_encoder
@@ -73,15 +59,13 @@ class TablePreprocessor(Preprocessor):
     @classmethod
     def takes(cls, data: Any) -> bool:
         """Whether this is the path of a table, or a data frame."""
-        if not isinstance(data, Path):
-            try:
-                native = nw.from_native(data, pass_through=True)
-            except nw.exceptions.DuplicateError:
-                return True
-            return isinstance(native, nw.DataFrame | nw.LazyFrame)
-        if data.is_dir():
-            return bool(parquet_files(data))
-        return data.name.lower().endswith(SUFFIXES)
+        if isinstance(data, Path):
+            return is_table(data)
+        try:
+            native = nw.from_native(data, pass_through=True)
+        except nw.exceptions.DuplicateError:
+            return True
+        return isinstance(native, nw.DataFrame | nw.LazyFrame)
 
     @classmethod
     def read(cls, data: Any, y: Any, config: FitConfig, events: Events = SILENT) -> Dataset:
@@ -118,7 +102,9 @@ class TablePreprocessor(Preprocessor):
         texts = [*(name for name in config.text if name not in unused), *prose]
         fitted, features, encoder_notes = _fit_texts(source, texts, config, events)
         fitted |= {
-            name: of_columns.fit_column(found, source.column(name), is_file=source.is_file)
+            name: of_columns.fit_column(
+                found, source.column(name), is_file=isinstance(source.data, Path)
+            )
             for name, found in guesses.items()
             if name not in texts
         }
@@ -127,10 +113,10 @@ class TablePreprocessor(Preprocessor):
         by_name = {name: each for name, each in fitted.items() if not isinstance(each, str)}
         if not by_name:
             beside = "" if target is None else f" beside {target!r}"
-            raise ValueError(
-                f"{source.name} has no column to learn from{beside}. {' '.join(notes)}"
-            )
+            why = " ".join(notes)
+            raise ValueError(f"{source.name} has no column to learn from{beside}. {why}")
         columns = tuple(of_columns.share_scale(by_name).values())
+        groups = texts_of(source, config.groups) if isinstance(config.groups, str) else None
         states = [column.state for column in columns if isinstance(column, Encoded)]
         preprocessor = cls(target, config.fine_tune > 0, columns, config.id)
         return Dataset(
@@ -140,9 +126,7 @@ class TablePreprocessor(Preprocessor):
             ids,
             preprocessor,
             raw=preprocessor.raw(source, config) if config.fine_tune else None,
-            groups=group_codes(texts_of(source, config.groups))
-            if isinstance(config.groups, str)
-            else None,
+            groups=np.array(groups, object) if groups else None,
             has_encoded_features=len(states) == len(columns),
             encoders=encoders.encoder_names(states) if states else None,
             notes=notes,
@@ -161,9 +145,9 @@ class TablePreprocessor(Preprocessor):
             )
         named = self.id if self.id in whole.schema else None
         names += [] if named is None else [named]
-        frames = [whole.frame] if size is None else map(pl.DataFrame.lazy, whole.parts(names, size))
+        parts = [whole.frame] if size is None else whole.parts(names, size)
         row = 1
-        for source in (replace(whole, frame=frame) for frame in frames):
+        for source in (replace(whole, frame=part.lazy()) for part in parts):
             encoded = {
                 column.name: encoders.encode_again(
                     column.state, texts_of(source, column.name), config, events
@@ -218,15 +202,14 @@ class TablePreprocessor(Preprocessor):
         only = self.columns[0]
         if len(self.columns) > 1 or not isinstance(only, Encoded):
             raise ValueError(
-                "Fine-tuning needs one column of texts that an encoder reads, and no other; name "
-                "an --encoder, or leave --fine-tune out."
+                "Fine-tuning needs one column of texts and no other; leave --fine-tune out."
             )
         return raw_inputs(only.state, texts_of(source, only.name), config)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> TablePreprocessor:
         """The preprocessor of a saved run."""
-        columns = tuple(of_columns.column_from_dict(column) for column in saved["columns"])
+        columns = of_columns.columns_from_dicts(saved["columns"])
         return cls(saved["target"], saved["fine_tuned"], columns, saved.get("id"))
 
 

@@ -19,6 +19,7 @@ FEW_VALUES = 20  # as many different whole numbers may be classes
 MANY_CLASSES = 1000
 FEW_LABELS = 5
 IMBALANCE = 10
+WRITE_NONE = "write None where there is no label"
 WHOLE = r"^\+?(-?)0*([0-9]+?)(?:\.0*)?$"  # 3, 3.0 and 03 are one class
 
 
@@ -247,8 +248,8 @@ def label_series(y: Any, rows: int, task: str | None = None) -> tuple[pl.Series,
     ([2, None, 0], ['-1 in `y` means unlabeled: 1 rows.'])
     >>> label_series(np.array(["cat", -1]), rows=2)
     Traceback (most recent call last):
-    ValueError: `y` must hold either text or numbers, got text with '-1' in it; write None where \
-there is no label.
+    ValueError: `y` must hold text or numbers, got text with '-1' in it; write None where there is \
+no label.
     """
     labels = _as_labels(y)
     if labels.shape not in ((rows,), (rows, 1)):
@@ -263,10 +264,9 @@ there is no label.
         numbers, cells = parse_cells(labels, None)
         if len(markers) and numbers.null_count() > cells.null_count():
             raise ValueError(
-                f"`y` must hold either text or numbers, got text with {markers[0]!r} in it; write "
-                f"None where there is no label."
+                f"`y` must hold text or numbers, got text with {markers[0]!r} in it; {WRITE_NONE}."
             )
-    if not labels.dtype.is_numeric():
+    if not labels.dtype.is_numeric() or labels.dtype.is_unsigned_integer():
         return labels, []
     if labels.dtype.is_float():
         labels = labels.fill_nan(None)
@@ -295,39 +295,29 @@ def _from_array(y: Array, task: str | None) -> pl.Series:
         raise ValueError(f"`y` must hold numbers or text, got {y.dtype}.")
     if y.dtype.kind == "u" and task != "regression" and (y == np.iinfo(y.dtype).max).any():
         raise ValueError(
-            f"`y` must hold classes in a signed type, got {np.iinfo(y.dtype).max} in {y.dtype}, "
-            f"which is what -1 becomes there; convert it with y.astype(int) and mark the unlabeled."
+            f"`y` must hold classes in a signed type, got {np.iinfo(y.dtype).max} in {y.dtype}, as "
+            f"-1 becomes there; use y.astype(int) and mark the unlabeled."
         )
     return pl.Series(y.astype(np.float64) if y.dtype.kind == "f" else y)
 
 
 def _from_objects(y: Array) -> pl.Series:
     """Texts, or numbers, or booleans, with gaps among them."""
-    cells = [None if _is_missing(label) else label for label in y.tolist()]
-    known = [cell for cell in cells if cell is not None]
-    strange = next((cell for cell in known if not is_cell(cell)), None)
-    if strange is not None:
-        raise ValueError(f"`y` must hold numbers or text, got a {type(strange).__name__}.")
+    known = [cell for cell in y.tolist() if is_cell(cell)]
+    cells = [cell if is_cell(cell) else None for cell in y.tolist()]
+    for cell in y.tolist():  # besides None, NaN, and what pandas has in their place
+        if not is_cell(cell) and str(cell).lower() not in MISSING:
+            raise ValueError(f"`y` must hold numbers or text, got a {type(cell).__name__}.")
     names = {str: "text", bool | np.bool_: "booleans", int | float | np.number: "numbers"}
     kinds = {
         next((name for types, name in names.items() if isinstance(cell, types)), "objects")
         for cell in known
     }
     if len(kinds) > 1:
-        raise ValueError(
-            f"`y` must hold labels of one type, got {' and '.join(sorted(kinds))}; write None "
-            f"where there is no label."
-        )
+        found = " and ".join(sorted(kinds))
+        raise ValueError(f"`y` must hold labels of one type, got {found}; {WRITE_NONE}.")
     if kinds == {"numbers"}:
         whole = all(isinstance(cell, int | np.integer) for cell in known)
         return pl.Series(cells, dtype=pl.Int64 if whole else pl.Float64, strict=False)
     texts = [None if cell is None else object_text(cell) for cell in cells]
     return pl.Series(texts, dtype=pl.String)
-
-
-def _is_missing(cell: Any) -> bool:
-    """Whether this is None, NaN, or what pandas has in their place."""
-    try:
-        return cell is None or bool(cell != cell)
-    except (TypeError, ValueError):  # NA is neither equal to itself nor not
-        return type(cell).__name__ == "NAType"

@@ -88,8 +88,7 @@ def open_views(
         raise ValueError(f"There is no file or folder {data} any more; {MOVED}.")
     views: ExampleViews
     if isinstance(preprocessor, TablePreprocessor):
-        source = open_source(data, config)
-        source = with_unlabeled(source, preprocessor.target, config)
+        source = with_unlabeled(open_source(data, config), preprocessor.target, config)
         columns = [name for name in source.schema if name != preprocessor.target]
         views, rows = TableViews(source, columns), source.rows
     elif isinstance(preprocessor, ArrayPreprocessor):
@@ -99,19 +98,14 @@ def open_views(
         more = None if config.unlabeled is None else Path(config.unlabeled)
         return FileViews(Path(data), ids, is_text=preprocessor.kind == "texts", more=more)
     if rows != len(ids):
-        raise ValueError(
-            f"The data have {rows} rows, and the run has {len(ids)} examples; {MOVED} if those of "
-            f"the run are elsewhere."
-        )
+        raise ValueError(f"The data have {rows} rows, and the run {len(ids)} examples; {MOVED}.")
     return views
 
 
 class FileViews(ExampleViews):
     """A folder with an image or a text for each example."""
 
-    def __init__(
-        self, folder: Path, ids: Sequence[str], *, is_text: bool, more: Path | None = None
-    ):
+    def __init__(self, folder: Path, ids: Sequence[str], is_text: bool, more: Path | None = None):
         self.root, self.ids, self.is_text = Path(os.path.realpath(folder)), ids, is_text
         self.more = more  # a second folder, by whose name the ids of its files begin
         if len(ids) and self._path(0) is None:

