@@ -187,12 +187,8 @@ class RowStore:
         about = {**about, "shape": list(shape), "dtype": np.dtype(dtype).str}
         self.folder = folder / f"v{FORMAT}" / digest_of(json_bytes(about))
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self.row_size = math.prod(self.shape) * self.dtype.itemsize  # bytes
         self._rows, self._entries = self.folder / "rows.bin", self.folder / "entries.bin"
-
-    @property
-    def row_size(self) -> int:
-        """Bytes of a row."""
-        return math.prod(self.shape) * self.dtype.itemsize
 
     def find(self, keys: Sequence[bytes]) -> Array:
         """The place of each key's row, -1 where there is none or where it is damaged."""
@@ -310,21 +306,18 @@ def _writing(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise OSError(
-            f"The cache {folder} cannot be written ({error.strerror}); {OTHER_FOLDER}."
-        ) from None
+        why = f"cannot be written ({error.strerror})"
+        raise OSError(f"The cache {folder} {why}; {OTHER_FOLDER}.") from None
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """One writer at a time, where the system has locks; a process that dies releases its lock."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: two writers at once may both compute
-        yield
-        return
     with path.open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        with suppress(ImportError):  # Windows: two writers at once may both compute
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

@@ -169,8 +169,7 @@ def check_array(data: Any) -> Array:
     x = load_arrays(data, ("x",))["x"] if isinstance(data, Path) else np.asarray(data)
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise ValueError(
-            f"`x` must be rows of columns, or images with or without channels, and not empty, got "
-            f"the shape {x.shape}."
+            f"`x` must be rows of columns, or images, with 2 to 4 dimensions, got {x.shape}."
         )
     if x.dtype.kind not in "buif":
         raise ValueError(f"`x` must hold numbers, got {x.dtype}.")

@@ -66,10 +66,13 @@ class FolderPreprocessor(Preprocessor):
     def transform_files(self, files: Files, config: FitConfig, events: Events) -> NewExamples:
         """Some files as the models see them."""
 
-    def encoded(self, X: Array, items: Sequence[Any], config: FitConfig) -> Examples:
+    def encoded(
+        self, X: Array, items: Mapping[str, Any], skipped: Skipped, config: FitConfig
+    ) -> NewExamples:
         """Features of an encoder, with what it computed them from if it is to be fine-tuned."""
-        raw = raw_inputs(self.state, items, config) if self.state and self.fine_tune else None
-        return Examples(X, raw)
+        state = self.state if self.fine_tune else None
+        raw = raw_inputs(state, [*items.values()], config) if state else None
+        return NewExamples(Examples(X, raw), [*items], skipped)
 
     @classmethod
     def takes(cls, data: Any) -> bool:
@@ -102,8 +105,8 @@ class FolderPreprocessor(Preprocessor):
             )
         others = inside.keys() - belonging - {*examples, LABELS_FILE}
         if others:
-            names = join_few(sorted(others))
-            about.append(f"Not {cls.kind} by their names, and not read: {names}.")
+            few = join_few(sorted(others))
+            about.append(f"Not {cls.kind} by their names, and not read: {few}.")
         try:
             preprocessor, found, notes = cls.fit(data, files, config, events)
         except encoders.NothingToLearnError as error:
@@ -204,18 +207,15 @@ class TextPreprocessor(FolderPreprocessor):
         texts, skipped = load_texts(files)
         if not texts:
             raise ValueError(none_readable(skipped))
-        items = list(texts.values())
-        block = encoders.encode_texts(items, config, events)
+        block = encoders.encode_texts([*texts.values()], config, events)
         fitted = cls(block.state, config.fine_tune > 0)
-        examples = fitted.encoded(block.features, items, config)
-        return fitted, NewExamples(examples, list(texts), skipped), block.notes
+        return fitted, fitted.encoded(block.features, texts, skipped, config), block.notes
 
     def transform_files(self, files: Files, config: FitConfig, events: Events) -> NewExamples:
         """Some files as the models see them."""
         texts, skipped = load_texts(files)
-        items = list(texts.values())
-        X = encoders.encode_again(self.state, items, config, events).features
-        return NewExamples(self.encoded(X, items, config), list(texts), skipped)
+        block = encoders.encode_again(self.state, [*texts.values()], config, events)
+        return self.encoded(block.features, texts, skipped, config)
 
 
 def check_strict(skipped: Skipped, config: FitConfig) -> None:
@@ -284,8 +284,8 @@ def _folder_labels(folder: Path, names: Sequence[str], what: str) -> Labels:
     labels = {name: folder_label(name.removeprefix(prefix)) for name in names}
     notes = [] if train is None else [f"The classes are the sub-folders of {train!r}."]
     if left_out:
-        names = join_few(left_out)
-        notes.append(f"Not used, so that you can test on them (labelgrad predict): {names}.")
+        few = join_few(left_out)
+        notes.append(f"Not used, so that you can test on them (labelgrad predict): {few}.")
     if loose := sum("/" not in name.removeprefix(prefix) for name in names):
         notes.append(f"{what.capitalize()} outside the sub-folders are unlabeled: {loose}.")
     return labels, f"The folder {folder}", notes

@@ -24,13 +24,8 @@ CURRENCIES = (
 )
 PERCENT = ("%", "‰")
 DECIMALS = {".": "", ",": "a decimal comma"}  # what differs from how programs write numbers
-THOUSANDS = {
-    "": "",
-    ",": "commas between thousands",
-    ".": "dots between thousands",
-    "'": "apostrophes between thousands",
-    " ": "spaces between thousands",
-}
+MARKS = {",": "commas", ".": "dots", "'": "apostrophes", " ": "spaces"}
+THOUSANDS = {"": "", **{mark: f"{name} between thousands" for mark, name in MARKS.items()}}
 PAIRS = tuple((point, mark) for mark in THOUSANDS for point in DECIMALS if point != mark)
 # Typeset minus signs, spaces and apostrophes, as the keyboard has them.
 TYPESET, KEYBOARD = [*"−‒–\u00a0\u2009\u202f\u2007’ʼ"], [*"---    ''"]
@@ -243,14 +238,11 @@ def _groups(cells: pl.Series, order: str) -> pl.DataFrame:
     """The parts of dates as strings, null where a cell has another order."""
     first, *others = PATTERNS[order]
     found = cells.str.extract_groups(first).struct.unnest()
-    for pattern in others:
+    for pattern in others:  # a cell matches one of them at most
         if found["year"].null_count() == cells.null_count():
             break
         more = cells.str.extract_groups(pattern).struct.unnest()
-        matched = more["year"].is_not_null()
-        found = found.select(
-            found[name].zip_with(~matched, more[name]).alias(name) for name in found.columns
-        )
+        found = found.select(pl.col(name).fill_null(more[name]) for name in found.columns)
     return found
 
 

@@ -97,14 +97,13 @@ class ImagePreprocessor(folders.FolderPreprocessor):
         self, files: Files, rows: Array, failed: Mapping[int, str], config: FitConfig
     ) -> NewExamples:
         """The examples that could be read, from features of all files or pixels of these."""
-        names = list(files)
+        names = [*files]
         skipped = [(names[position], reason) for position, reason in failed.items()]
-        names = [name for position, name in enumerate(names) if position not in failed]
+        some = {n: files[n] for position, n in enumerate(files) if position not in failed}
         if self.state is None:
-            return NewExamples(Examples(pixel_features(rows, config), rows), names, skipped)
-        if failed:
-            rows = np.delete(rows, list(failed), axis=0)
-        return NewExamples(self.encoded(rows, [files[n] for n in names], config), names, skipped)
+            return NewExamples(Examples(pixel_features(rows, config), rows), [*some], skipped)
+        rows = np.delete(rows, [*failed], axis=0) if failed else rows
+        return self.encoded(rows, some, skipped, config)
 
 
 def pixel_features(pixels: Array, config: FitConfig) -> Array:

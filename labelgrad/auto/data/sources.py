@@ -230,10 +230,8 @@ def _open_parquet(path: Path) -> Source:
             scans.append(pl.scan_parquet(file))
             first, last = (scans[place].collect_schema() for place in (0, -1))
         if differing := [name for name in first | last if _differs(name, first, last)]:
-            raise ValueError(
-                f"The files of {path.name} must have the same columns, and {join_few(differing)} "
-                f"differ between {files[0].name} and {file.name}; make them alike."
-            )
+            which = f"{join_few(differing)} differ between {files[0].name} and {file.name}"
+            raise ValueError(f"The files of {path.name} must have the same columns, and {which}.")
     with readable(path.name, "a Parquet file"):
         names = list(scans[0].collect_schema())
         whole = pl.concat([scan.select(names) for scan in scans], how="vertical_relaxed")
@@ -438,10 +436,9 @@ def read_pairs(
     columns = [next((lower.index(one) for one in n if one in lower), -1) for n in (names, values)]
     if -1 in columns:
         if len(header) != 2 or needs_header:
-            raise ValueError(
-                f"{path.name} must have the columns {names[0]} and {values[0]}, got "
-                f"{', '.join(map(repr, header[:5])) or 'an empty file'}."
-            )
+            got = ", ".join(map(repr, header[:5])) or "an empty file"
+            needed = f"must have the columns {names[0]} and {values[0]}"
+            raise ValueError(f"{path.name} {needed}, got {got}.")
         columns, rows = [0, 1], [(line, header), *rows]
     _blank_rows(rows, len(header), path.name)
     return [(line, row[columns[0]], row[columns[1]]) for line, row in rows[1:]]

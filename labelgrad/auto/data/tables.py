@@ -139,10 +139,9 @@ class TablePreprocessor(Preprocessor):
         whole, names = open_source(data, config), [column.name for column in self.columns]
         lacking = [name for name in names if name not in whole.schema]
         if lacking:
-            raise ValueError(
-                f"{whole.name} lacks columns that the training data have: {join_few(lacking)}; "
-                f"{_nearest(lacking[0], list(whole.schema))}"
-            )
+            which = f"columns that the training data have: {join_few(lacking)}"
+            near = _nearest(lacking[0], list(whole.schema))
+            raise ValueError(f"{whole.name} lacks {which}; {near}")
         named = self.id if self.id in whole.schema else None
         names += [] if named is None else [named]
         parts = [whole.frame] if size is None else whole.parts(names, size)
@@ -234,10 +233,8 @@ def _find_target(source: Source, y: Any, config: FitConfig) -> tuple[str | None,
         return target, []
     usual = [name for name in names if name.lower() in USUAL_TARGETS]
     if len(usual) != 1:
-        raise ValueError(
-            f"Say which column of {source.name} holds the labels with `target` (--target); the "
-            f"columns are {join_few(names, most=12)}."
-        )
+        which, has = f"Say which column of {source.name} holds the labels", join_few(names, most=12)
+        raise ValueError(f"{which} with `target` (--target); the columns are {has}.")
     return usual[0], [f"The column {usual[0]!r} is the target, by its name."]
 
 

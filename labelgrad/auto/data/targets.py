@@ -133,8 +133,7 @@ def _check_labeled(
         option = "--unlabeled-value"
         raise ValueError(
             f"{where} holds {value!r} in {head[value]} of {total} labels; if it means that there "
-            f"is no label, use `unlabeled_value` ({option}={quote(value)}), and if it is a class, "
-            f"{option}=''."
+            f"is no label, use {option}={quote(value)}, and if it is a class, {option}=''."
         )
 
 
@@ -161,7 +160,7 @@ def _task_of_texts(known: pl.Series, where: str) -> tuple[str, str]:
     if count > MANY_CLASSES or (count > FEW_VALUES and 2 * count > labels):
         raise ValueError(
             f"{where} has {count} different texts in {labels} labels and is probably not a class; "
-            f"choose another column, or say that it is with `task` (--task classification)."
+            f"choose another column, or use --task classification."
         )
     return "classification", f"{where} holds text, so the task is classification."
 
@@ -193,8 +192,8 @@ def _regression(texts: pl.Series, numbers: Array | None, notes: list[str], where
         mean, scale = float(known.mean()), float(known.std())
     if not 1e-100 <= scale <= 1e100:
         raise ValueError(
-            f"{where} must hold numbers whose standard deviation is between 1e-100 and 1e+100, got "
-            f"numbers from {low:g} to {high:g}; give them in another unit."
+            f"{where} must have a standard deviation between 1e-100 and 1e+100, got numbers from "
+            f"{low:g} to {high:g}; give them in another unit."
         )
     return Targets((numbers - mean) / scale, Regression(mean, scale), notes)
 
@@ -309,10 +308,8 @@ def _from_objects(y: Array) -> pl.Series:
         if not is_cell(cell) and str(cell).lower() not in MISSING:
             raise ValueError(f"`y` must hold numbers or text, got a {type(cell).__name__}.")
     names = {str: "text", bool | np.bool_: "booleans", int | float | np.number: "numbers"}
-    kinds = {
-        next((name for types, name in names.items() if isinstance(cell, types)), "objects")
-        for cell in known
-    }
+    names[object] = "objects"
+    kinds = {next(names[types] for types in names if isinstance(cell, types)) for cell in known}
     if len(kinds) > 1:
         found = " and ".join(sorted(kinds))
         raise ValueError(f"`y` must hold labels of one type, got {found}; {WRITE_NONE}.")

@@ -88,10 +88,8 @@ def check_encoder(config: FitConfig, kind: str | None) -> None:
     if given in (None, NONE) or (kind and encoder_kind(given) in (None, kind)):
         return
     name = given if isinstance(given, str) else getattr(given, "name", type(given).__name__)
-    raise ValueError(
-        f"{name!r} is an encoder of {encoder_kind(given) or 'images or texts'}, and the data have "
-        f"{kind or 'neither images nor texts'}; leave it out."
-    )
+    takes, has = encoder_kind(given) or "images or texts", kind or "neither images nor texts"
+    raise ValueError(f"{name!r} is an encoder of {takes}, and the data have {has}; leave it out.")
 
 
 def recommended_encoder(kind: str) -> str | None:
@@ -183,10 +181,8 @@ def encoder_again(description: dict[str, Any], config: FitConfig) -> Encoder:
     found = find_encoder(description["kind"], name if given is None else given, sized)
     differs = [key for key in pretrained.MATTERS if getattr(found, key) != description[key]]
     if differs:
-        raise ValueError(
-            f"The encoder {name!r} differs in its {' and '.join(differs)} from the fitted one; "
-            f"provide that one, or fit again."
-        )
+        which = f"differs in its {' and '.join(differs)} from the fitted one"
+        raise ValueError(f"The encoder {name!r} {which}; provide that one, or fit again.")
     return found
 
 

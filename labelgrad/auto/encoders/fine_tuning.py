@@ -104,7 +104,7 @@ def _trainable(description: dict[str, Any], config: FitConfig) -> Any:
     if network is None or not list(network.parameters()):
         raise ValueError(
             f"Fine-tuning needs a network with weights, and {description['name']!r} has none; "
-            f"choose an --encoder of timm or sentence-transformers, or leave --fine-tune out."
+            f"choose another --encoder, or leave --fine-tune out."
         )
     return network
 

@@ -247,10 +247,8 @@ def image_encoder(
         with torch.inference_mode():
             features = module(torch.zeros(2, 3, size, size, device=device))
     except (RuntimeError, TypeError, AttributeError, KeyError) as error:
-        raise ValueError(
-            f"The encoder {shown!r} must take images of the shape (n, 3, {size}, {size}), and "
-            f"raised: {one_line(error)}."
-        ) from None
+        needed, why = f"must take images (n, 3, {size}, {size})", one_line(error)
+        raise ValueError(f"The encoder {shown!r} {needed}, and raised: {why}.") from None
     # Names of published networks determine their layers.
     weights = digest(unshared(network.state_dict()), "" if name else repr(network))
     settings = {"size": size, "mean": list(mean), "std": list(std), "crop": "center"}
@@ -314,8 +312,7 @@ def load_image_folder(folder: Path, size: int | None, name: str) -> Encoder:
     config = read_settings(folder / CONFIG)
     if "architecture" not in config:
         raise ValueError(
-            f"The encoder {name!r} needs a {CONFIG} with the `architecture` of its weights, as "
-            f"timm saves it, and {folder} has none."
+            f"The encoder {name!r} needs a {CONFIG} with the `architecture`, as timm saves it."
         )
     with loading(name, folder):
         timm = import_module("timm")
@@ -365,9 +362,8 @@ def check_library(name: str) -> None:
     found = library_version()
     if found is None or int(found.split(".")[0]) < MIN_VERSION:
         raise ValueError(
-            f"The encoder {name!r} needs {LIBRARY} {MIN_VERSION}.0 or later, because earlier ones "
-            f"may run code of a model's folder, and {found or 'none'} is installed: "
-            f"{EXTRAS[TEXTS]}."
+            f"The encoder {name!r} needs {LIBRARY} {MIN_VERSION}.0 or later (earlier ones may run "
+            f"code of a folder), and {found or 'none'} is installed: {EXTRAS[TEXTS]}."
         )
 
 

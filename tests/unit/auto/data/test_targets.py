@@ -77,6 +77,10 @@ def test_unlabeled_in_arrays(y):
     assert read(X[:3], y).y.tolist() == [0, 1, -1]
 
 
+def test_labels_of_an_unsigned_type_are_all_labels():
+    assert read(X[:3], np.array([0, 1, 1], np.uint8)).y.tolist() == [0, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("y", "sentence"),
     [
