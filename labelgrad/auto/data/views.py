@@ -98,7 +98,8 @@ def open_views(
         more = None if config.unlabeled is None else Path(config.unlabeled)
         return FileViews(Path(data), ids, is_text=preprocessor.kind == "texts", more=more)
     if rows != len(ids):
-        raise ValueError(f"The data have {rows} rows, and the run {len(ids)} examples; {MOVED}.")
+        counts = f"{rows} rows, and the run has {len(ids)} examples"
+        raise ValueError(f"The data have {counts}; {MOVED}.")
     return views
 
 
