@@ -120,18 +120,16 @@ class Torchrun(Group):
         return values
 
     def on_rank_zero(self, work: Callable[[], T]) -> T:
-        result: Any = None
-        failure: BaseException | None = None
+        found: tuple[Any, BaseException | None] = None, None
         message = b""
         if self.rank == 0:
             try:
-                result = work()
-                message = pickle.dumps((result, None))
+                found = work(), None
+                message = pickle.dumps(found)
             except BaseException as error:
-                failure, message = error, pickle.dumps((None, _picklable(error)))
+                found, message = (None, error), pickle.dumps((None, _picklable(error)))
         message = self._from_rank_zero(message)
-        if self.rank:
-            result, failure = pickle.loads(message)
+        result, failure = pickle.loads(message) if self.rank else found
         if failure is not None:
             raise failure
         return result  # type: ignore[no-any-return]
@@ -158,9 +156,8 @@ class Torchrun(Group):
             for name, value in found[0].items():
                 if theirs.get(name) != value:
                     raise ValueError(
-                        f"All processes must train the same, and {name} is {value} in process 0 "
-                        f"but {theirs.get(name)} in process {rank}; start all of them with the "
-                        f"same command, settings and data."
+                        f"All processes must have the same command, settings and data, and {name} "
+                        f"is {value} in process 0 but {theirs.get(name)} in process {rank}."
                     )
 
     def sum(self, values: Tensor) -> Tensor:
@@ -181,10 +178,9 @@ class Torchrun(Group):
             yield
         except RuntimeError as error:
             raise GroupError(
-                f"The {self.size} processes of a training wait for each other, and one did not "
-                f"answer process {self.rank}: it was ended, cannot be reached, or took more than "
-                f"{self._seconds:g} s ({TIMEOUT}); start again, and a run with a folder goes on "
-                f"from its last checkpoint."
+                f"One of {self.size} processes did not answer process {self.rank}: it was ended, "
+                f"cannot be reached, or took more than {self._seconds:g} s ({TIMEOUT}); start "
+                f"again, and a run with a folder goes on from its last checkpoint."
             ) from error
 
 
@@ -236,7 +232,11 @@ def _join() -> Group:
             backend = "cpu:gloo,cuda:nccl"
             torch.cuda.set_device(_own_gpu())
         store, rank, size = next(rendezvous("env://", timeout=limit))
-        store = dist.distributed_c10d.PrefixStore(f"labelgrad/{_restarts()}", store)
+        # On one machine torchrun's store still has what came before a restart. Several may not
+        # agree on how often torchrun has restarted, and have a new store each time.
+        one_machine = os.environ.get("GROUP_WORLD_SIZE") == "1"
+        restarts = os.environ["TORCHELASTIC_RESTART_COUNT"] if one_machine else "0"
+        store = dist.distributed_c10d.PrefixStore(f"labelgrad/{restarts}", store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
         atexit.register(lambda: dist.is_initialized() and dist.destroy_process_group())
     if dist.get_world_size() == 1:
@@ -246,21 +246,11 @@ def _join() -> Group:
     return group
 
 
-def _restarts() -> str:
-    """How often torchrun has restarted: on one machine its store still has what came before.
-
-    On several machines they may not agree on the number, and have a new store each time.
-    """
-    one_machine = os.environ.get("GROUP_WORLD_SIZE") == "1"
-    return os.environ["TORCHELASTIC_RESTART_COUNT"] if one_machine else "0"
-
-
 def _own_gpu() -> int:
     own, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if own >= count:
         raise ValueError(
-            f"Each process needs a GPU of its own, and this machine has {count}, too few for "
-            f"process {own}; start torchrun with --nproc-per-node {count}."
+            f"Process {own} needs a GPU of its own; start torchrun with --nproc-per-node {count}."
         )
     return own
 

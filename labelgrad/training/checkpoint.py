@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,16 +60,11 @@ class State:
         return {k.removeprefix(start): v for k, v in self.tensors.items() if k.startswith(start)}
 
 
-def pack_optimizer(
-    optimizer: torch.optim.Optimizer,
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """An optimizer's state as named tensors and JSON."""
     state = optimizer.state_dict()
-    tensors: dict[str, Tensor] = {}
-    plain: dict[str, Any] = {}
-    for index, values in state["state"].items():
-        for name, value in values.items():
-            (tensors if isinstance(value, Tensor) else plain)[f"{index}.{name}"] = value
+    plain = {f"{i}.{name}": v for i, own in state["state"].items() for name, v in own.items()}
+    tensors = {name: plain.pop(name) for name in list(plain) if isinstance(plain[name], Tensor)}
     named = {f"optimizer.{name}": value for name, value in tensors.items()}
     return named, {"groups": state["param_groups"], "plain": plain}
 
@@ -90,16 +85,11 @@ def unpack_optimizer(
                 values[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
-class RowFile(NamedTuple):
-    """Where some rows of a table are: its name among the tensors, the file, the file's digest."""
-
-    table: str
-    file: str
-    digest: str
-
-
 class Checkpoints:
     """The last few checkpoints of a run, in a folder.
+
+    Rows of a large table are in files of their own. The state that `collect_rows` made says of
+    each to which table it belongs, by its name among the tensors, its file and the file's digest.
 
     >>> from tempfile import mkdtemp
     >>> checkpoints = Checkpoints(mkdtemp())
@@ -126,28 +116,30 @@ class Checkpoints:
             if path.name.split("-")[1] not in steps:
                 path.unlink()
 
-    def save_rows(self, step: int, name: str, rows: slice, tensors: dict[str, Tensor]) -> RowFile:
+    def save_rows(
+        self, step: int, name: str, rows: slice, tensors: dict[str, Tensor]
+    ) -> tuple[str, str, str]:
         """Write some rows of a table of that name beside a checkpoint that is to come."""
         file = f"rows-{step:012d}-{name}-{rows.start:012d}.safetensors"
-        digest = self._write(self.folder / file, State(tensors, {"rows": [rows.start, rows.stop]}))
-        return RowFile(name, file, digest)
+        info = {"rows": [rows.start, rows.stop]}
+        return name, file, self._write(self.folder / file, State(tensors, info))
 
-    def load_rows(self, saved: RowFile) -> tuple[slice, dict[str, Tensor]]:
+    def load_rows(self, file: str, seal: str) -> tuple[slice, dict[str, Tensor]]:
         """The rows that were saved, and which they are; a ValueError if they are damaged."""
-        tensors, info = read_tensors(self.folder / saved.file)
-        if digest(tensors, json.dumps(info)) != saved.digest:
-            raise ValueError(f"{saved.file} is of another checkpoint")
+        tensors, info = read_tensors(self.folder / file)
+        if digest(tensors, json.dumps(info)) != seal:
+            raise ValueError(f"{file} is of another checkpoint")
         return slice(*info["rows"]), tensors
 
     def _write(self, path: Path, state: State) -> str:
         try:
             return write_tensors(path, state.tensors, state.info)
         except OSError as error:
-            whole = self.files()
-            rest = "There is no earlier one; make room and start again."
-            if whole:
-                rest = f"The one before it, {whole[-1].name}, is kept; make room and resume there."
-            raise CheckpointError(f"the checkpoint {error} {rest}") from error
+            files = self.files()
+            rest = (
+                f"The last one, {files[-1].name}, is kept" if files else "There is no earlier one"
+            )
+            raise CheckpointError(f"the checkpoint {error} {rest}; make room and retry.") from error
 
     def load(self) -> State | None:
         """The newest whole checkpoint, or `None` where there is none; damage is warned of."""
@@ -155,8 +147,8 @@ class Checkpoints:
         for path in reversed(self.files()):
             try:
                 tensors, info = read_tensors(path)
-                for saved in info.get("rows", ()):
-                    self.load_rows(RowFile(*saved))  # raises if damaged
+                for _, *saved in info.get("rows", ()):
+                    self.load_rows(*saved)  # raises if damaged
             except (OSError, ValueError) as error:
                 damaged = f"the checkpoint {path} is damaged ({error})"
                 warnings.warn(f"{damaged}; trying the one before it.", stacklevel=2)
@@ -166,56 +158,42 @@ class Checkpoints:
             raise CheckpointError(f"{damaged} and no other is left; remove it to start again.")
         return None
 
+    def collect_rows(self, state: State, tables: Mapping[str, LabelTable], group: Group) -> None:
+        """Bring the rows of all processes into the state, or by rank zero into files beside it.
 
-def collect_rows(
-    state: State, tables: Mapping[str, LabelTable], checkpoints: Checkpoints | None
-) -> CheckpointError | None:
-    """Bring the rows of all processes into rank zero's state, or into files beside it.
+        >>> from labelgrad.distributed import ALONE
+        >>> table = LabelTable(5, 2)
+        >>> state = State({f"table.{name}": value for name, value in table.state_dict().items()})
+        >>> Checkpoints("unused").collect_rows(state, {"table": table}, ALONE)
+        >>> state.tensors["table.values"].shape
+        torch.Size([5, 3, 2])
+        """
+        for name, table in tables.items():
+            if table.nbytes <= ROWS_SIZE:
+                parts = [part for _, part in table.row_parts(ROWS_SIZE)]
+                for key in parts[0]:
+                    state.tensors[f"{name}.{key}"] = torch.cat([part[key] for part in parts])
+                continue
+            del state.tensors[f"{name}.values"], state.tensors[f"{name}.counts"]
+            for rows, part in table.row_parts(ROWS_SIZE):
+                save = partial(self.save_rows, state.info["step"], name, rows, part)
+                state.info.setdefault("rows", []).append(group.on_rank_zero(save))
 
-    Returns what kept rank zero, which has `checkpoints`, from writing: by then the others have
-    sent their rows, and wait for nothing.
-
-    >>> table = LabelTable(5, 2)
-    >>> state = State({f"table.{name}": value for name, value in table.state_dict().items()})
-    >>> collect_rows(state, {"table": table}, None)
-    >>> state.tensors["table.values"].shape
-    torch.Size([5, 3, 2])
-    """
-    failure, files = None, []
-    for name, table in tables.items():
-        if table.nbytes <= ROWS_SIZE:
-            parts = [part for _, part in table.row_parts(ROWS_SIZE)]
-            for key in parts[0]:
-                state.tensors[f"{name}.{key}"] = torch.cat([part[key] for part in parts])
-            continue
-        del state.tensors[f"{name}.values"], state.tensors[f"{name}.counts"]
-        for rows, part in table.row_parts(ROWS_SIZE):
-            if checkpoints is not None and failure is None:
-                try:
-                    files.append(checkpoints.save_rows(state.info["step"], name, rows, part))
-                except CheckpointError as error:
-                    failure = error
-    if files:
-        state.info["rows"] = files
-    return failure
-
-
-def restore_rows(
-    state: State,
-    tables: Mapping[str, LabelTable],
-    load: Callable[[State], None],
-    checkpoints: Checkpoints | None,
-    group: Group,
-) -> None:
-    """Load a state, and into its tables the rows in files beside it, each process its own."""
-    files = [RowFile(*saved) for saved in state.info.get("rows", ())]
-    for name in {file.table for file in files}:  # rows as they are now, which files will replace
-        state.tensors = {**tables[name].state_dict(prefix=f"{name}."), **state.tensors}
-    load(state)
-    for file in files:
-        read = None if checkpoints is None else partial(checkpoints.load_rows, file)
-        rows, part = group.on_rank_zero(cast("Callable[[], tuple[slice, dict[str, Tensor]]]", read))
-        tables[file.table].put_rows(rows, part)
+    def restore_rows(
+        self,
+        state: State,
+        tables: Mapping[str, LabelTable],
+        load: Callable[[State], None],
+        group: Group,
+    ) -> None:
+        """Load a state, and into its tables the rows in files beside it, each process its own."""
+        files = state.info.get("rows", ())
+        for name in {name for name, *_ in files}:  # rows as they are now, which files will replace
+            state.tensors = {**tables[name].state_dict(prefix=f"{name}."), **state.tensors}
+        load(state)
+        for name, *saved in files:
+            rows, part = group.on_rank_zero(partial(self.load_rows, *saved))
+            tables[name].put_rows(rows, part)
 
 
 class Log:
@@ -267,7 +245,6 @@ class Log:
         try:
             append_lines(self.path, [line])
         except OSError as error:
-            raise CheckpointError(
-                f"{self.path} could not be written ({error}); make room and resume the run."
-            ) from error
+            advice = "make room and resume the run"
+            raise CheckpointError(f"{self.path} was not written ({error}); {advice}.") from error
         self.content += f"{line}\n".encode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -22,14 +23,7 @@ from labelgrad.functional import random_numbers
 from labelgrad.objective import Objective
 from labelgrad.schedules import check_count
 from labelgrad.training.batches import Batches, Examples
-from labelgrad.training.checkpoint import (
-    CheckpointError,
-    Checkpoints,
-    Log,
-    State,
-    collect_rows,
-    restore_rows,
-)
+from labelgrad.training.checkpoint import CheckpointError, Checkpoints, Log, State
 from labelgrad.training.evaluation import OURS, Metric, evaluate
 from labelgrad.training.trainer import Trainer, TrainingDivergedError, TrainingSettings
 
@@ -144,10 +138,10 @@ class Run:
             check_count(name, getattr(self, name))
         if taken := set(OURS).intersection(self.metrics or ()):
             raise ValueError(f"{min(taken)!r} is always measured; choose another name.")
-        folder, self.group = self.folder, self.trainer.group
-        own = None if folder is None or self.group.rank else Path(folder)  # one process writes
-        self.checkpoints = None if own is None else Checkpoints(own / "checkpoints")
-        self.log = Log(None if own is None else own / "metrics.jsonl")
+        self.group = self.trainer.group
+        folder = None if self.folder is None else Path(self.folder)
+        self.checkpoints = None if folder is None else Checkpoints(folder / "checkpoints")
+        self.log = Log(None if folder is None or self.group.rank else folder / "metrics.jsonl")
         self.best: State | None = None
         self.seconds = 0.0
         self._started = self._resume()
@@ -215,16 +209,10 @@ class Run:
             self.best = State(copy, {"step": self.trainer.index, "rank": rank, **measured})
 
     def _save(self) -> None:
-        if self.folder is None:
+        if self.checkpoints is None:
             return
         state = self.trainer.state
-        failure = collect_rows(state, self.trainer.tables, self.checkpoints)
-        self.group.on_rank_zero(lambda: self._write(state, failure))
-
-    def _write(self, state: State, failure: CheckpointError | None) -> None:
-        assert self.checkpoints is not None
-        if failure is not None:
-            raise failure
+        self.checkpoints.collect_rows(state, self.trainer.tables, self.group)
         state.info |= {
             "settings": self.trainer.settings,
             "seconds": self.seconds,
@@ -234,28 +222,26 @@ class Run:
         }
         if self.best is not None:
             state.tensors |= {f"best.{name}": value for name, value in self.best.tensors.items()}
-        self.checkpoints.save(state)
+        self.group.on_rank_zero(partial(self.checkpoints.save, state))
 
     def _start(self) -> None:
         """Write what the run is, and its state before the first step."""
-        if self.folder is not None and not self._started:
+        if self.checkpoints is not None and not self._started:
             versions = {"labelgrad": labelgrad.__version__, "torch": torch.__version__}
             head = {"settings": self.trainer.settings, **versions}
-            self.group.on_rank_zero(lambda: self.log.begin(head))
+            self.group.on_rank_zero(partial(self.log.begin, head))
             self._save()
         self._started = True
 
     def _resume(self) -> bool:
         """Go on from the last checkpoint; whether there is one."""
-        if self.folder is None:
+        if self.checkpoints is None:
             return False
-        state = self.group.on_rank_zero(
-            lambda: None if self.checkpoints is None else self.checkpoints.load()
-        )
+        state = self.group.on_rank_zero(self.checkpoints.load)
         if state is None:
             return False
         try:
-            self._load(state)
+            self._load(state, self.checkpoints)
         except CheckpointError:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
@@ -266,16 +252,14 @@ class Run:
             ) from error
         return True
 
-    def _load(self, state: State) -> None:
-        info, device = state.info, self.trainer.device
-        self.group.on_rank_zero(lambda: _check_settings(info["settings"], self.trainer.settings))
-        state.tensors = {name: value.to(device) for name, value in state.tensors.items()}
-        trainer, group = self.trainer, self.group
-        restore_rows(state, trainer.tables, trainer.load, self.checkpoints, group)
+    def _load(self, state: State, checkpoints: Checkpoints) -> None:
+        info, trainer, group = state.info, self.trainer, self.group
+        group.on_rank_zero(partial(_check_settings, info["settings"], trainer.settings))
+        state.tensors = {name: each.to(trainer.device) for name, each in state.tensors.items()}
+        checkpoints.restore_rows(state, trainer.tables, trainer.load, group)
         self.seconds = float(info["seconds"])
-        self.log.records = self.group.on_rank_zero(
-            lambda: self.log.resume(info["log"], info["log_digest"])
-        )
+        resume = partial(self.log.resume, info["log"], info["log_digest"])
+        self.log.records = group.on_rank_zero(resume)
         if info["best"] is not None:
             rank = [float(number) for number in info["best"]["rank"]]
             self.best = State(state.part("best"), {**info["best"], "rank": rank})

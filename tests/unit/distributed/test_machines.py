@@ -42,8 +42,8 @@ def test_a_machine_that_is_cut_off_ends_with_a_sentence_and_the_run_goes_on(tmp_
             life.join(120)
         assert [life.exitcode for life in lives] == [1, 1]
         first, second = logs(tmp_path)
-        assert "one did not answer process 0: it was ended, cannot be reached" in first
-        assert "one did not answer process 1: it was ended, cannot be reached" in second
+        assert "processes did not answer process 0: it was ended, cannot be reached" in first
+        assert "processes did not answer process 1: it was ended, cannot be reached" in second
         assert Checkpoints(tmp_path / "run" / "checkpoints").load().info["step"] == 20
         again = started(both, tmp_path, monkeypatch, 60)
         for life in again:
