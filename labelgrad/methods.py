@@ -9,11 +9,10 @@ the labels say.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TypedDict, Unpack
 
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.nearest import did_you_mean
@@ -48,48 +47,12 @@ class SearchRange:
     high: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class Method:
     """A term by name, what it costs beside the labeled gradient, and how it is built.
 
-    `build` takes the problem and, by name, the settings that can be changed; they have defaults.
-    """
-
-    name: str
-    paper: str
-    passes: int  # forward passes of the unlabeled batch; a gradient is three
-    build: Callable[..., Objective]
-    views: bool = False  # whether it compares views, and does nothing without them
-    strong_views: bool = False
-    values: bool = False  # whether it can learn values, too
-    supervised_weight: float = 1.0  # of the labeled loss beside it; 0 leaves it out
-    perturbs: bool = False  # whether it moves examples by itself
-    search: Mapping[str, SearchRange] = field(default_factory=dict)
-
-    @property
-    def changes_inputs(self) -> bool:
-        """Whether it needs examples that can be changed a little, as numbers and pixels can."""
-        return self.views or self.perturbs
-
-
-_registered: dict[str, Method] = {}
-
-
-class Traits(TypedDict, total=False):
-    """Further fields of a `Method` that `register` takes."""
-
-    views: bool
-    strong_views: bool
-    values: bool
-    supervised_weight: float
-    perturbs: bool
-    search: Mapping[str, SearchRange]
-
-
-def register(
-    name: str, paper: str, passes: int, **about: Unpack[Traits]
-) -> Callable[[Callable[..., Objective]], Callable[..., Objective]]:
-    """Register a function that builds a term under a name; `about` are further fields of `Method`.
+    It is registered as the decorator of the function that builds it, which takes the problem and,
+    by name, the settings that can be changed; they have defaults.
 
     >>> @register("nothing", "ours", passes=0, values=True)
     ... def nothing(problem: Problem) -> Objective:
@@ -99,14 +62,35 @@ def register(
     >>> _ = _registered.pop("nothing")
     """
 
-    def add(build: Callable[..., Objective]) -> Callable[..., Objective]:
-        if name in _registered and _registered[name].build.__module__ != build.__module__:
-            raise ValueError(f"there is a method {name!r} already; choose another name.")
-        about["views"] = about.get("views", False) or about.get("strong_views", False)
-        _registered[name] = Method(name, paper, passes, build, **about)
+    name: str
+    paper: str
+    passes: int  # forward passes of the unlabeled batch; a gradient is three
+    _: KW_ONLY
+    views: bool = False  # whether it compares views, and does nothing without them
+    strong_views: bool = False
+    values: bool = False  # whether it can learn values, too
+    supervised_weight: float = 1.0  # of the labeled loss beside it; 0 leaves it out
+    perturbs: bool = False  # whether it moves examples by itself
+    search: Mapping[str, SearchRange] = field(default_factory=dict)
+    build: Callable[..., Objective] = field(init=False)
+
+    def __call__(self, build: Callable[..., Objective]) -> Callable[..., Objective]:
+        """Register the method that `build` builds, and give `build` as it is."""
+        known = _registered.get(self.name)
+        if known is not None and known.build.__module__ != build.__module__:
+            raise ValueError(f"there is a method {self.name!r} already; choose another name.")
+        self.build, self.views = build, self.views or self.strong_views
+        _registered[self.name] = self
         return build
 
-    return add
+    @property
+    def changes_inputs(self) -> bool:
+        """Whether it needs examples that can be changed a little, as numbers and pixels can."""
+        return self.views or self.perturbs
+
+
+_registered: dict[str, Method] = {}
+register = Method  # as a decorator
 
 
 def every_method() -> dict[str, Method]:

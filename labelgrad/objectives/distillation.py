@@ -32,21 +32,15 @@ class Distillation(Objective):
     def __init__(self, labels: Tensor, *, loss: Loss | None = None):
         super().__init__()
         if labels.ndim != 2:
-            raise ValueError(
-                f"Distillation needs labels of the shape (rows, width), got {tuple(labels.shape)}."
-            )
+            raise ValueError(f"Distillation needs labels (rows, width), got {tuple(labels.shape)}.")
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.register_buffer("labels", labels, persistent=False)
 
     def forward(self, step: Step) -> Tensor:
         outputs = step.unlabeled_outputs
-        return self.loss(
-            outputs, self.labels[step.unlabeled.rows.to(self.labels.device)].to(outputs)
-        )
+        rows = step.unlabeled.rows.to(self.labels.device)
+        return self.loss(outputs, self.labels[rows].to(outputs))
 
     def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
-        if rows != len(self.labels):
-            raise ValueError(
-                f"Distillation needs one label for each unlabeled example: it has "
-                f"{len(self.labels)} rows, and the data {rows}."
-            )
+        if rows != (own := len(self.labels)):
+            raise ValueError(f"Distillation needs a label for each of {rows} examples, got {own}.")

@@ -30,9 +30,7 @@ class FlexMatch(FixMatch):
     def __init__(self, rows: int, classes: int, threshold: float = 0.95):
         super().__init__(threshold)
         if rows < 1 or classes < 2:
-            raise ValueError(
-                f"FlexMatch needs at least one row and two classes, got {rows} and {classes}."
-            )
+            raise ValueError(f"FlexMatch needs a row and two classes, got {rows} and {classes}.")
         self.classes = classes
         self.register_buffer("seen_as", torch.full((rows,), NOT_SURE))
 

@@ -89,19 +89,18 @@ class LGA(Objective):
         self.loss: Loss = CrossEntropy() if loss is None else loss
         self.slope = SLOPES[slope]
         self.table = LabelTable(rows, width, loss=self.loss, rule=rule, folder=folder, dtype=dtype)
+        power = self.table.rule.metric_power if power is None else power
         self.gap = Gap(
-            gradient_decay=gradient_decay,
-            moment_decay=moment_decay,
-            epsilon=epsilon,
-            power=self.table.rule.metric_power if power is None else power,
+            gradient_decay=gradient_decay, moment_decay=moment_decay, epsilon=epsilon, power=power
         )
         self._slope_name = slope
 
     def forward(self, step: Step) -> Tensor:
-        self._check_width(step.unlabeled_outputs)
+        outputs, width = step.unlabeled_outputs, self.table.width
+        if outputs.shape[1:] != (width,):
+            raise ValueError(f"LGA(width={width}) needs so many outputs, got {outputs.shape}.")
         drawn = self.table.draw(step.unlabeled.rows)
-        loss = self.loss(step.unlabeled_outputs, drawn.labels.to(step.unlabeled_outputs))
-        loss = step.weighed(loss)
+        loss = step.weighed(self.loss(outputs, drawn.labels.to(outputs)))
         pull = step.gradient(loss)
         _ = step.labeled_gradient  # the update needs it, when the graphs are gone
         step.saved[self] = Pulled(drawn, pull)
@@ -133,11 +132,8 @@ class LGA(Objective):
     def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
         if loss != self.loss:
             raise ValueError(f"LGA was built with loss={self.loss}, and is to train with {loss}.")
-        if rows != self.table.rows:
-            raise ValueError(
-                f"LGA needs one label for each unlabeled example: its table has "
-                f"{self.table.rows} rows, and the data {rows}; build it with rows={rows}."
-            )
+        if rows != (own := self.table.rows):
+            raise ValueError(f"LGA has {own} rows for {rows} examples; build it with rows={rows}.")
         # Remembering costs some microseconds an operation: convolutions are worth it, small
         # perceptrons are not.
         self.replays = self.slope is forward_mode and any(
@@ -156,13 +152,6 @@ class LGA(Objective):
         mean = float(group.size * group.average(total)) / self.table.rows
         return {"imputed_rmse": mean**0.5} if is_value else {"imputed_accuracy": mean}
 
-    def _check_width(self, outputs: Tensor) -> None:
-        if outputs.shape[1:] != (self.table.width,):
-            raise ValueError(
-                f"LGA's labels must be as wide as the model's outputs: its table has "
-                f"{self.table.width} columns, and the outputs the shape {tuple(outputs.shape)}."
-            )
-
     def extra_repr(self) -> str:
         table, gap = self.table, self.gap
         return (
@@ -172,20 +161,15 @@ class LGA(Objective):
         )
 
 
-PASSES = 5  # a gradient, and the slope by forward mode
-SUPERVISED_WEIGHT = 0.1  # T, beside labels that hand over what the true ones say
-SPEED = SearchRange(0.4, 0.1, 1.0)
+# A term's passes: 3 for the gradient, 2 for the slope by forward mode, 2 for a second gradient.
+T = 0.1  # the weight of the true labels, beside labels that hand over what those say
 AS_FOUND = SearchRange(1.0, 1.0, 1.0)  # the weight of the true labels in a search: it stays
+BY_SPEED = {"speed": SearchRange(0.4, 0.1, 1.0), "supervised.weight": AS_FOUND}
+BY_SCALE = {"scale": SearchRange(5.0, 1.5, 15.0), "supervised.weight": AS_FOUND}
+LINEAR = {"scale": SearchRange(1.0, 0.5, 2.0)}
 
 
-@register(
-    "lga",
-    "Jackson & Schulman, 2019",
-    PASSES,
-    supervised_weight=SUPERVISED_WEIGHT,
-    values=True,
-    search={"speed": SPEED, "supervised.weight": AS_FOUND},
-)
+@register("lga", "Jackson & Schulman, 2019", 5, supervised_weight=T, values=True, search=BY_SPEED)
 def lga(problem: Problem, speed: float = 1.0) -> Objective:
     """`speed` is how fast the labels learn, in units of `label_schedule`."""
     size = problem.rows, problem.width
@@ -197,9 +181,9 @@ def lga(problem: Problem, speed: float = 1.0) -> Objective:
 @register(
     "lga-certain",
     "LGA with labels that count by their certainty: ours",
-    PASSES + 2,
-    supervised_weight=SUPERVISED_WEIGHT,
-    search={"speed": SPEED, "supervised.weight": AS_FOUND},
+    7,
+    supervised_weight=T,
+    search=BY_SPEED,
 )
 def lga_certain(problem: Problem, speed: float = 1.0) -> Objective:
     """LGA whose labels pull the model where they know something, each by its certainty."""
@@ -207,12 +191,7 @@ def lga_certain(problem: Problem, speed: float = 1.0) -> Objective:
 
 
 @register(
-    "lga-evidence",
-    "LGA without a rate: ours",
-    PASSES,
-    supervised_weight=SUPERVISED_WEIGHT,
-    values=True,
-    search={"scale": SearchRange(5.0, 1.5, 15.0), "supervised.weight": AS_FOUND},
+    "lga-evidence", "LGA without a rate: ours", 5, supervised_weight=T, values=True, search=BY_SCALE
 )
 def lga_evidence(
     problem: Problem, scale: float | None = None, power: float | None = None
@@ -223,11 +202,7 @@ def lga_evidence(
 
 
 @register(
-    "lga-linear",
-    "LGA for linear heads on features: ours",
-    PASSES,
-    supervised_weight=0.0,
-    search={"scale": SearchRange(1.0, 0.5, 2.0)},
+    "lga-linear", "LGA for linear heads on features: ours", 5, supervised_weight=0.0, search=LINEAR
 )
 def lga_linear(problem: Problem, scale: float = 1.0, power: float = 0.0) -> Objective:
     """Evidence in the Euclidean metric; the true labels speak through the gap alone (T = 0)."""

@@ -45,13 +45,10 @@ class MeanTeacher(Objective):
         return f"decay={self.weights.decay}"
 
 
-@register(
-    "mean-teacher",
-    "Tarvainen & Valpola, 2017",
-    4,
-    views=True,
-    search={"weight": SearchRange(8.0, 1.0, 50.0)},
-)
+SEARCH = {"weight": SearchRange(8.0, 1.0, 50.0)}
+
+
+@register("mean-teacher", "Tarvainen & Valpola, 2017", 4, views=True, search=SEARCH)
 def mean_teacher(problem: Problem, weight: float = 8.0, decay: float = 0.95) -> Objective:
     """Mean Teacher with the protocol's weight, which rises."""
     return problem.rise(weight) * MeanTeacher(decay=decay)

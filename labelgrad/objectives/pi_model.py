@@ -26,13 +26,10 @@ class PiModel(Objective):
         return (other - target).square().mean()
 
 
-@register(
-    "pi-model",
-    "Laine & Aila, 2017",
-    4,
-    views=True,
-    search={"weight": SearchRange(20.0, 1.0, 50.0)},
-)
+SEARCH = {"weight": SearchRange(20.0, 1.0, 50.0)}
+
+
+@register("pi-model", "Laine & Aila, 2017", 4, views=True, search=SEARCH)
 def pi_model(problem: Problem, weight: float = 20.0) -> Objective:
     """The Π-Model with the protocol's weight, which rises."""
     return problem.rise(weight) * PiModel()

@@ -33,10 +33,8 @@ class VAT(Objective):
     def __init__(self, eps: float = 6.0, *, xi: float | None = None, power_iterations: int = 1):
         super().__init__()
         if not (eps > 0 and (xi is None or xi > 0) and power_iterations >= 1):
-            raise ValueError(
-                f"VAT needs positive `eps` and `xi` and at least one power iteration, got "
-                f"{eps}, {xi} and {power_iterations}."
-            )
+            given = f"{eps}, {xi}, {power_iterations}"
+            raise ValueError(f"VAT needs positive `eps`, `xi` and `power_iterations`, got {given}.")
         self.eps, self.xi, self.power_iterations = eps, xi, power_iterations
 
     def forward(self, step: Step) -> Tensor:
@@ -59,13 +57,10 @@ class VAT(Objective):
         return f"eps={self.eps}, xi={self.xi}, power_iterations={self.power_iterations}"
 
 
-@register(
-    "vat",
-    "Miyato et al., 2018",
-    6,
-    perturbs=True,
-    search={"eps": SearchRange(2.0, 0.5, 8.0)},
-)
+SEARCH = {"eps": SearchRange(2.0, 0.5, 8.0)}
+
+
+@register("vat", "Miyato et al., 2018", 6, perturbs=True, search=SEARCH)
 def vat(problem: Problem, weight: float = 0.3, eps: float = 6.0) -> Objective:
     """VAT with the protocol's weight, which rises."""
     return problem.rise(weight) * VAT(eps=eps)

@@ -46,7 +46,7 @@ def test_labels_stay_as_they_are_and_get_no_gradient():
 
 
 def test_labels_of_another_number_or_shape_are_refused():
-    with pytest.raises(ValueError, match=r"the shape \(rows, width\), got \(10,\)"):
+    with pytest.raises(ValueError, match=r"labels \(rows, width\), got \(10,\)"):
         Distillation(torch.zeros(10))
-    with pytest.raises(ValueError, match="it has 10 rows, and the data 12"):
+    with pytest.raises(ValueError, match="a label for each of 12 examples, got 10"):
         Distillation(torch.zeros(10, 3)).begin(torch.nn.Linear(4, 3), CrossEntropy(), 12)

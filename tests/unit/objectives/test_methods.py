@@ -120,7 +120,7 @@ def test_vats_direction_survives_the_precision_of_the_passes(autocast, agreement
 
 
 def test_strong_views_are_asked_for():
-    with pytest.raises(ValueError, match="strongly augmented views"):
+    with pytest.raises(ValueError, match="needs strong views"):
         FixMatch()(make_step())
 
 
