@@ -27,13 +27,13 @@ from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from labelgrad.sklearn import Array, PartlyLabeledClassifier
+from labelgrad.sklearn import Array, PartlyLabeledClassifier, inner_folds
 
 STRENGTHS = np.geomspace(1e-3, 1e2, 6)  # C
 MIN_PROBABILITY = 1e-4  # one confident mistake should not decide
 STRENGTH_PENALTY = 0.5  # labels; a preference for C = 1, per squared factor of ten
 CAUTION = 2.0  # the weights of models trust held-out losses by half: labels are few
-INNER_FOLDS, MIN_VARIANCE = 4, 1e-9
+MIN_VARIANCE = 1e-9
 
 
 class LGALinearClassifier(PartlyLabeledClassifier, BaseEstimator):  # type: ignore[misc]
@@ -88,7 +88,7 @@ class LGALinearClassifier(PartlyLabeledClassifier, BaseEstimator):  # type: igno
         labeled = np.flatnonzero(codes >= 0)
         mean, target = examples.mean(0), np.eye(len(self.classes_))[codes[labeled]]
         centered = examples - mean
-        folds = inner_folds(codes[labeled])
+        folds = [np.sort(fold) for fold in inner_folds(codes[labeled])]
         heads, losses = [], []  # of each power, by strength
         for basis in metric_bases(centered, labeled, self.powers):
             features = centered[labeled] @ basis
@@ -147,18 +147,6 @@ def metric_bases(X: Array, labeled: Array, powers: Sequence[int]) -> list[Array]
         basis = moved @ (directions[:, some] / np.sqrt(variances[some]))
         found[power] = basis / (np.std(X @ basis) or 1.0)
     return [found[power] for power in powers]
-
-
-def inner_folds(y: Array) -> list[Array]:
-    """Places of labels to hold out in turn, stratified; the only label of a class never is.
-
-    >>> [fold.tolist() for fold in inner_folds(np.array([0, 0, 0, 1, 1, 1, 2]))]
-    [[0, 4], [1, 5], [2], [3]]
-    """
-    counts = np.bincount(y)
-    several = np.flatnonzero(counts[y] > 1)
-    order = several[np.argsort(y[several], kind="stable")]
-    return [np.sort(order[n::INNER_FOLDS]) for n in range(min(INNER_FOLDS, len(order)))]
 
 
 def logistic_path(X: Array, target: Array) -> Array:

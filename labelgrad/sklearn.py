@@ -22,15 +22,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing, check_array, check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor, nn
 
 from labelgrad.functional import one_thread
@@ -52,17 +46,8 @@ REGRESSION_STEPS, STEPS_PER_LABEL = (300, 5000), 5  # overfitted values are wors
 ROW_LENGTH = 3.0  # of a row as the default network sees it, however many columns there are
 FOLDS = 4
 NO_LABEL = (  # what people write where there is no label
-    *(
-        "unknown",
-        "unk",
-        "unlabeled",
-        "unlabelled",
-        "not labeled",
-        "no label",
-        "undefined",
-        "missing",
-    ),
-    *("?", "??", "-", "--", "-1", "na", "n/a", "nan", "null", "none", "tbd", "todo"),
+    *("unknown", "unk", "unlabeled", "unlabelled", "not labeled", "no label", "undefined"),
+    *("missing", "?", "??", "-", "--", "-1", "na", "n/a", "nan", "null", "none", "tbd", "todo"),
 )
 NEEDS_Y = (
     "this estimator requires y to be passed, but the target y is None: give a label for each row."
@@ -94,14 +79,11 @@ def known_classes(y: Any) -> tuple[Array, Array]:
     labeled = ~np.array(unlabeled, dtype=bool)
     labels = y[labeled]
     if labels.dtype.kind == "U" and (labels == "-1").any():
-        raise ValueError(
-            "y must hold text or numbers, got text with '-1' in it; make an array of objects, with "
-            "-1 or None where there is no label."
-        )
+        raise ValueError("y must not hold the text '-1'; write None where there is no label.")
     if labels.dtype.kind == "u" and (labels == np.iinfo(labels.dtype).max).any():
         raise ValueError(
-            f"y must hold classes in a signed type, got {labels.max()} in {labels.dtype}, which is "
-            f"what -1 becomes there; convert it with y.astype(int) before marking rows."
+            f"y must hold classes in a signed type, got {labels.max()} in {labels.dtype}, which -1 "
+            f"becomes there; mark rows after y.astype(int)."
         )
     if labels.dtype == object and len({isinstance(label, str) for label in labels}) > 1:
         raise ValueError("y must hold labels of one type, got text and numbers.")
@@ -131,6 +113,17 @@ def no_label_in(counts: Mapping[str, int], total: int) -> str | None:
     most = max(counts, key=counts.__getitem__, default="")
     is_most = len(counts) > 2 and 2 * counts[most] > total
     return most if is_most and most.lower() in NO_LABEL else None
+
+
+def inner_folds(y: Array) -> list[Array]:
+    """Places of labels to hold out in turn, stratified; the only label of a class never is.
+
+    >>> [fold.tolist() for fold in inner_folds(np.array([0, 0, 1, 1, 0, 1, 2]))]
+    [[0, 3], [1, 5], [4], [2]]
+    """
+    several = np.flatnonzero(np.bincount(y)[y] > 1)
+    order = several[np.argsort(y[several], kind="stable")]
+    return [order[n::FOLDS] for n in range(min(FOLDS, len(order)))]
 
 
 def known_values(y: Any) -> tuple[Array, Array]:
@@ -172,10 +165,7 @@ class PartlyLabeled:
         known, labeled = self._known(y)
         check_consistent_length(X, labeled)
         if not labeled.any():
-            raise ValueError(
-                f"y needs at least one labeled row, got none: all {len(labeled)} are marked "
-                f"unlabeled."
-            )
+            raise ValueError(f"y needs a labeled row, got {len(labeled)} marked unlabeled.")
         if labeled.all() and self._needs_unlabeled:
             warnings.warn(
                 "y has no unlabeled row (-1, or NaN in a regression): the fit is supervised.",
@@ -208,9 +198,7 @@ class PartlyLabeledClassifier(PartlyLabeled, ClassifierMixin):  # type: ignore[m
             )
         self.classes_, encoded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(
-                f"y needs labels of at least two classes, got one class: {self.classes_[0]}."
-            )
+            raise ValueError(f"y needs two classes or more, got one class: {self.classes_[0]}.")
         codes = np.full(len(labeled), -1)
         codes[labeled] = encoded
         return codes
@@ -273,18 +261,13 @@ class _Network(BaseEstimator):  # type: ignore[misc]
     def _inputs(self, X: Any, *, reset: bool = False) -> Tensor:
         """X as the network sees it: standardized columns, or any shape for the user's own."""
         own = self.module is not None
-        checked = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=np.float32 if own else np.float64,
-            order="C",  # frames and arrays sum in the same order
-            allow_nd=own,
-            ensure_2d=not own,
-            ensure_all_finite=True if own else "allow-nan",
-        )
+        checks = {"order": "C", "reset": reset}  # in C order frames and arrays sum alike
         if own:
-            return torch.from_numpy(np.array(checked))
+            found = validate_data(
+                self, X, dtype=np.float32, allow_nd=True, ensure_2d=False, **checks
+            )
+            return torch.from_numpy(np.array(found))
+        checked = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", **checks)
         if reset:
             imputer = SimpleImputer(add_indicator=True, keep_empty_features=True)
             self.scaler_ = make_pipeline(imputer, StandardScaler()).fit(checked)
@@ -311,10 +294,7 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         if not wanted or not isinstance(self._loss, CrossEntropy):
             return 1.0
         shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(y >= 0))
-        several = np.bincount(y[shuffled])[y[shuffled]] > 1  # the only label of a class stays
-        order = shuffled[several]
-        order = order[np.argsort(y[order], kind="stable")]
-        folds = [order[n::FOLDS] for n in range(min(FOLDS, len(order)))]
+        folds = [shuffled[places] for places in inner_folds(y[shuffled])]
         if not folds:
             return 1.0
         found = []
@@ -335,14 +315,12 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         if not is_classes:
             targets, rate = targets.float(), REGRESSION_RATE
             steps = int(np.clip(STEPS_PER_LABEL * len(known), *REGRESSION_STEPS))
-        size = min(self.batch_size, len(others))
+        size, most = min(self.batch_size, len(known)), min(self.batch_size, len(others))
         return Recipe(
             lambda: self._network(x, outputs),
             lambda: self._objective(len(others), outputs),
-            TensorBatches(
-                x, targets, rows=known, batch_size=min(self.batch_size, len(known)), seed=seed
-            ),
-            TensorBatches(x, rows=others, batch_size=size, seed=seed) if size else None,
+            TensorBatches(x, targets, rows=known, batch_size=size, seed=seed),
+            TensorBatches(x, rows=others, batch_size=most, seed=seed) if most else None,
             steps=steps if self.steps is None else self.steps,
             learning_rate=rate if self.learning_rate is None else self.learning_rate,
             loss=self._loss,
@@ -366,10 +344,8 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         built = copy.deepcopy(module) if isinstance(module, nn.Module) else module()
         found = predict(built, x[:1])
         if found.shape[1:] != (outputs,):
-            raise ValueError(
-                f"`module` must give {outputs} outputs for each row, one for each class or "
-                f"target, got the shape {tuple(found.shape)} for one row."
-            )
+            shape = tuple(found.shape)
+            raise ValueError(f"`module` must give {outputs} outputs for each row, got {shape}.")
         return built
 
     def _predict(self, X: Any) -> Array:

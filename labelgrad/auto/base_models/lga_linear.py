@@ -31,8 +31,8 @@ from labelgrad.auto.class_prior import estimate_class_prior, label_prior
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task, clip_confidence, log_normalize
 from labelgrad.labels.rules import Evidence
-from labelgrad.linear import inner_folds
 from labelgrad.losses import CrossEntropy
+from labelgrad.sklearn import inner_folds
 from labelgrad.training.batches import Shuffle
 from labelgrad.training.trainer import ADAM
 
@@ -79,7 +79,7 @@ class LGALinear:
         X = np.asarray(examples.X[rows], dtype=np.float64)
         mean, std = X.mean(0), float(X.std()) or 1.0
         scaled = torch.from_numpy((X - mean) / std).float()
-        folds = inner_folds(y[labeled])
+        folds = [np.sort(fold) for fold in inner_folds(y[labeled])]
         if task.columns * (len(folds) + 1) > MAX_OUTPUTS:
             folds = []
         heads, outputs = follow_paths(scaled, y[labeled], folds, task.columns, seed)
