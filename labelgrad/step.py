@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -36,10 +37,8 @@ class Batch:
     def cut(self, parts: int) -> list[Batch]:
         """The batch in as many parts of one size."""
         if len(self.x) % parts:
-            raise ValueError(
-                f"a batch of {len(self.x)} examples cannot be cut into {parts} parts of one size; "
-                f"choose `accumulate` or the batch size so that it can."
-            )
+            count = len(self.x)
+            raise ValueError(f"`accumulate` must divide the batch size {count}, got {parts}.")
         size = len(self.x) // parts
         return [self[slice(start, start + size)] for start in range(0, len(self.x), size)]
 
@@ -162,13 +161,10 @@ class Step:
         )
         pieces: list[Step] = []
         for place in range(parts):
-            piece = Step.__new__(Step)
-            vars(piece).update(vars(self))
+            piece = copy(self)
             piece.labeled, piece._unlabeled = labeled[place], unlabeled[place]
-            piece._clean, piece.saved = clean[place], {}
-            piece._place = place
-            if parts > 1:
-                piece._parts = pieces
+            piece._clean, piece._place, piece.saved = clean[place], place, {}
+            piece._parts = pieces if parts > 1 else []
             piece._take_own_rows()
             pieces.append(piece)
         return pieces
@@ -218,10 +214,7 @@ class Step:
     def strong_view(self) -> Tensor:
         """The unlabeled inputs, strongly changed."""
         if self._views is None:
-            raise ValueError(
-                "this objective needs strongly augmented views of its examples, and there are "
-                "none; give the trainer `views`."
-            )
+            raise ValueError("this objective needs strong views; give the trainer `views`.")
         return self._views.strong(_needed(self._clean).x, self.generator)[self._own]
 
     def noise(self) -> Tensor:
@@ -357,10 +350,7 @@ class Step:
     def report(self, name: str, value: Tensor) -> None:
         """Record a measurement of this step, as `term/name` of the term at work."""
         if name == "loss":
-            raise ValueError(
-                f"a term records its own value as 'loss', so {self.term or 'it'} cannot report "
-                f"another under that name; choose another name."
-            )
+            raise ValueError(f"'loss' is recorded by itself; let {self.term} report another name.")
         value = self.weighed(value.detach())
         self.records[f"{self.term}/{name}" if self.term else name] = value
 

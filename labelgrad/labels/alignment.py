@@ -43,9 +43,7 @@ class MovingAverage(nn.Module):
     def __init__(self, decay: float):
         super().__init__()
         if not 0 <= decay < 1:
-            raise ValueError(
-                f"a moving average needs a decay of at least 0 and below 1, got {decay}."
-            )
+            raise ValueError(f"a moving average needs a decay from 0 to below 1, got {decay}.")
         self.decay = decay
         self.register_buffer("total", torch.zeros(0))
         self.register_buffer("weight", torch.zeros((), dtype=torch.float64))
@@ -149,17 +147,14 @@ def finite_difference(step: Step, direction: Tensor) -> Tensor:
     root of the precision that passes are computed in, relative to the length of θ.
     """
     params = flatten(step.params.values()).detach()
-    length = direction.norm()
-    h = step.precision**0.5 * _or_one(params.norm()) / _or_one(length)
+    sizes = torch.stack([params.norm(), direction.norm()])
+    ours, wanted = torch.where(sizes > 0, sizes, torch.ones_like(sizes))
+    h = step.precision**0.5 * ours / wanted
     with torch.no_grad():
         moved = unflatten(params + h * direction, step.params)
         there = step.loss.readout(step.replay_unlabeled(moved))
         difference: Tensor = (there - step.loss.readout(step.unlabeled_outputs)) / h
         return difference
-
-
-def _or_one(length: Tensor) -> Tensor:
-    return torch.where(length > 0, length, torch.ones_like(length))
 
 
 def _replay(step: Step, duals: dict[str, Tensor]) -> Tensor:
@@ -169,18 +164,13 @@ def _replay(step: Step, duals: dict[str, Tensor]) -> Tensor:
     except (NotImplementedError, RuntimeError) as error:
         if not re.search(r"forward (mode )?AD", str(error)):
             raise
+        # Attention that is written out in plain operations has a derivative.
+        eager = "load the model with attn_implementation='eager' (transformers), or "
         raise NoForwardModeError(
             "the model must support forward-mode differentiation for slope='forward-mode', but "
             f"an operation in it does not ({str(error).splitlines()[0].rstrip('.')}); "
-            f"{_eager(str(error))}use slope='finite-difference'."
+            f"{eager if 'scaled_dot_product' in str(error) else ''}use slope='finite-difference'."
         ) from error
-
-
-def _eager(error: str) -> str:
-    """What attention can do about it: written out in plain operations it has a derivative."""
-    if "scaled_dot_product" not in error:
-        return ""
-    return "load the model with attn_implementation='eager' (transformers), or "
 
 
 def usable_slope(model: nn.Module, x: Tensor) -> str:

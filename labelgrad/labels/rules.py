@@ -86,9 +86,7 @@ class LazyAdam(Rule):
         check_rate("rate", rate)
         beta1, beta2 = betas
         if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and beta1 < math.sqrt(beta2)):
-            raise ValueError(
-                f"`betas` must be in [0, 1) with β₁ < √β₂, so that rows come to rest, got {betas}."
-            )
+            raise ValueError(f"`betas` must be in [0, 1) with β₁ < √β₂, got {betas}.")
         if not epsilon > 0:
             raise ValueError(f"Adam's `epsilon` must be positive, got {epsilon}.")
         self.rate, self.epsilon = rate, epsilon

@@ -85,10 +85,7 @@ class LabelTable(nn.Module):
         if rows < 1 or width < 1:
             raise ValueError(f"a label table needs rows and columns, got {rows} × {width}.")
         if dtype not in (torch.float32, torch.float64):
-            raise ValueError(
-                f"a label table needs `dtype` torch.float32 or torch.float64, got {dtype}: the "
-                f"small moves of its labels are lost in a smaller one."
-            )
+            raise ValueError(f"`dtype` must be torch.float32 or torch.float64, got {dtype}.")
         self.rows, self.width = rows, width
         self.folder = None if folder is None else Path(folder)
         self.loss: Loss = CrossEntropy() if loss is None else loss
@@ -117,10 +114,7 @@ class LabelTable(nn.Module):
             self.group = group
             return
         if self.group.size > 1 and int(self.clock):
-            raise ValueError(
-                f"a label table must be divided among processes before its first step, and this "
-                f"one has taken {int(self.clock)}; build a new one, and load its checkpoint."
-            )
+            raise ValueError("a label table is divided before its first step; build a new one.")
         whole = {"values": self.values, "counts": self.counts} if self.group.size == 1 else None
         self._allocate(group, self.values.dtype)
         if whole is not None and (self.folder is None or int(self.clock)):
@@ -128,7 +122,8 @@ class LabelTable(nn.Module):
 
     def draw(self, rows: Tensor) -> Drawn:
         """The given rows as they stand now, and their labels; the table is not changed."""
-        here, place, times = self._check(rows).unique(return_inverse=True, return_counts=True)
+        self._check(rows, self.own)
+        here, place, times = self._here(rows).unique(return_inverse=True, return_counts=True)
         values, counts = self._caught_up(here)
         labels = self.loss.impute(values[place, 0]).to(rows.device)
         return Drawn(labels, here, place, times, values, counts)
@@ -154,9 +149,7 @@ class LabelTable(nn.Module):
             for some, labels in self.parts():
                 found[some] = labels
             return found
-        places = self._places(rows)
-        mine = self._labels_of(self._here(rows.cpu()[places[self.group.rank]])).to(rows.device)
-        return self.group.gather_rows(mine, places)
+        return self._of_all(rows, self._labels_of)
 
     def parts(self, *, own: bool = False) -> Iterator[tuple[slice, Tensor]]:
         """The labels of all rows, some at a time and in their order, with which rows they are.
@@ -203,9 +196,14 @@ class LabelTable(nn.Module):
     def visits(self, rows: Tensor | None = None) -> Tensor:
         """How often each of the given rows was drawn for an update."""
         rows = torch.arange(self.rows) if rows is None else rows
-        places = self._places(rows)
-        here = self._here(rows.cpu()[places[self.group.rank]])
-        return self.group.gather_rows(self.counts[here, VISITS].to(rows.device), places)
+        return self._of_all(rows, lambda here: self.counts[here, VISITS])
+
+    def _of_all(self, rows: Tensor, look: Callable[[Tensor], Tensor]) -> Tensor:
+        """What each process finds of those of the rows that it owns, in the order of the rows."""
+        self._check(rows, slice(0, self.rows))
+        places = self.group.owned(rows.cpu(), self.rows)
+        mine = look(self._here(rows.cpu()[places[self.group.rank]])).to(rows.device)
+        return self.group.gather_rows(mine, places)
 
     @property
     def nbytes(self) -> int:
@@ -238,37 +236,19 @@ class LabelTable(nn.Module):
         self.rule.catch_up(values, counts[:, LAST_STEP], int(self.clock))
         return values, counts
 
-    def _check(self, rows: Tensor) -> Tensor:
-        """Where rows that are this process's stand here."""
-        self._check_range(rows)
-        if self.group.size > 1 and len(rows):
-            first, last = int(rows.min()), int(rows.max())
-            if not self.own.start <= first <= last < self.own.stop:
-                raise ValueError(
-                    f"a process draws rows that it owns, here {self.own.start} to "
-                    f"{self.own.stop - 1} of {self.rows}, got {first} to {last}."
-                )
-        return self._here(rows)
-
     def _here(self, rows: Tensor) -> Tensor:
         rows = rows.to(self.values.device)
         return rows - self.own.start if self.own.start else rows
 
-    def _places(self, rows: Tensor) -> list[Tensor]:
-        """For each process, the places of those rows that are its own."""
-        self._check_range(rows)
-        return self.group.owned(rows.cpu(), self.rows)
-
-    def _check_range(self, rows: Tensor) -> None:
+    def _check(self, rows: Tensor, allowed: slice) -> None:
+        """Refuse what are no numbers of allowed rows: of all, or of those that a process owns."""
         if rows.ndim != 1 or rows.dtype != torch.int64:
+            shape = tuple(rows.shape)
+            raise ValueError(f"rows must be a vector of torch.int64, got {rows.dtype} of {shape}.")
+        if len(rows) and not allowed.start <= int(rows.min()) <= int(rows.max()) < allowed.stop:
             raise ValueError(
-                f"rows must be a vector of whole numbers in 64 bits, got {rows.dtype} of the shape "
-                f"{tuple(rows.shape)}."
-            )
-        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self.rows:
-            raise ValueError(
-                f"rows must be from 0 to {self.rows - 1} in a label table of {self.rows} rows, "
-                f"got {int(rows.min())} to {int(rows.max())}."
+                f"rows must be from {allowed.start} to {allowed.stop - 1} in a label table of "
+                f"{self.rows} rows, got {int(rows.min())} to {int(rows.max())}."
             )
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -52,10 +52,8 @@ class Examples:
         if self.y is not None:
             object.__setattr__(self, "y", as_labels(self.y))
         if self.y is not None and len(self.x) != len(self.y):
-            raise ValueError(
-                f"`x` and `y` must have one row for each example, got {len(self.x)} and "
-                f"{len(self.y)} rows."
-            )
+            rows = f"{len(self.x)} and {len(self.y)} rows"
+            raise ValueError(f"`x` and `y` must have one row for each example, got {rows}.")
 
     def __len__(self) -> int:
         return len(self.x) if self.rows is None else len(self.rows)
@@ -74,10 +72,8 @@ class Examples:
     def take(self, places: Tensor) -> Tensor:
         """The examples at these places, counted among the rows."""
         rows = self.rows_at(places)
-        if isinstance(self.x, Tensor):
-            found = self.x[rows.to(self.x.device)]
-        else:
-            found = torch.as_tensor(self.x[rows.numpy()])
+        is_tensor = isinstance(self.x, Tensor)
+        found = torch.as_tensor(self.x[rows.to(self.x.device) if is_tensor else rows.numpy()])
         return found if self.transform is None else self.transform(found)
 
     __getitem__ = take
@@ -114,19 +110,15 @@ class Shuffle:
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch_size <= self.count:
-            raise ValueError(
-                f"`batch_size` must be from 1 to the {self.count} examples there are, got "
-                f"{self.batch_size}."
-            )
+            given, most = self.batch_size, f"the {self.count} examples there are"
+            raise ValueError(f"`batch_size` must be from 1 to {most}, got {given}.")
 
     def places(self, step: int) -> Tensor:
         """The places of a step's batch; it spans two epochs at most."""
         epoch, offset = divmod(step * self.batch_size, self.count)
         places = _epoch(self, epoch)[offset : offset + self.batch_size]
-        if len(places) < self.batch_size:
-            rest = self.batch_size - len(places)
-            places = torch.cat([places, _epoch(self, epoch + 1)[:rest]])
-        return places
+        rest = self.batch_size - len(places)
+        return torch.cat([places, _epoch(self, epoch + 1)[:rest]]) if rest else places
 
 
 @lru_cache(maxsize=4)  # a step of two kinds of batches, each across the end of an epoch
@@ -247,10 +239,8 @@ class DatasetBatches(Batches):
     def fingerprint(self) -> str:
         first = self.examples.take(torch.arange(1))
         if self._fingerprint is None:
-            content = hashlib.blake2b(digest_size=16)
-            for part in self.examples.parts(max(1, CHUNK // max(1, first.nbytes))):
-                content.update(_bytes(part))
-            self._fingerprint = content.hexdigest()
+            found = self.examples.parts(max(1, CHUNK // max(1, first.nbytes)))
+            self._fingerprint = _digest_of_parts(found)
         parts = [part for part in (self.examples.y, self.examples.rows) if part is not None]
         known = ", ".join([self._fingerprint, *map(content_digest, parts)])
         return self._described(first.shape[1:], known)
@@ -355,24 +345,29 @@ def content_digest(data: Any) -> str:
     version = data._version if isinstance(data, Tensor) else None
     known = _digests.get(data)
     if known is None or known[0] != version or version is None:
-        content = hashlib.blake2b(f"{data.dtype} {tuple(data.shape)}".encode(), digest_size=16)
-        size = max(1, CHUNK * len(data) // max(1, data.nbytes)) if len(data) else 1
-        for start in range(0, len(data), size):
-            content.update(_bytes(torch.as_tensor(data[start : start + size])))
-        known = _digests[data] = (version, content.hexdigest())
+        found = _digest_of_parts(_chunks(data), f"{data.dtype} {tuple(data.shape)}")
+        known = _digests[data] = (version, found)
     digest: str = known[1]
     return digest
 
 
-def _bytes(part: Tensor) -> Any:
-    return part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+def _digest_of_parts(parts: Iterable[Tensor], head: str = "") -> str:
+    content = hashlib.blake2b(head.encode(), digest_size=16)
+    for part in parts:
+        flat = part.detach().cpu().contiguous().reshape(-1)
+        content.update(flat.view(torch.uint8).numpy().data)
+    return content.hexdigest()
+
+
+def _chunks(data: Any) -> Iterator[Tensor]:
+    size = max(1, CHUNK * len(data) // max(1, data.nbytes))
+    return (torch.as_tensor(data[at : at + size]) for at in range(0, len(data), size))
 
 
 def _check_finite(x: Tensor) -> None:
     if not x.dtype.is_floating_point or _finite.get(x) == x._version:
         return
-    size = max(1, CHUNK * len(x) // max(1, x.nbytes)) if len(x) else 1
-    count = sum(int((~torch.isfinite(part)).sum()) for part in x.split(size))
+    count = sum(int((~torch.isfinite(part)).sum()) for part in _chunks(x))
     if count:
         raise ValueError(f"`x` must be finite, got NaN or infinity in {count} places.")
     _finite[x] = x._version

@@ -53,13 +53,11 @@ def as_outputs(found: object) -> Tensor:
 
     >>> as_outputs((torch.zeros(1), None))
     Traceback (most recent call last):
-    ValueError: the model must give one tensor of outputs, got a tuple; return the outputs alone.
+    ValueError: the model must give one tensor of outputs, got a tuple; return that.
     """
     if not isinstance(found, Tensor):
-        raise ValueError(
-            f"the model must give one tensor of outputs, got a {type(found).__name__}; return the "
-            f"outputs alone."
-        )
+        kind = type(found).__name__
+        raise ValueError(f"the model must give one tensor of outputs, got a {kind}; return that.")
     return found
 
 

@@ -27,6 +27,7 @@ from labelgrad.training.evaluation import as_outputs, evaluating
 MakeOptimizer = Callable[..., torch.optim.Optimizer]
 Groups = Callable[[nn.Module], Sequence[dict[str, Any]]]
 PLAIN_SETTINGS = ("weight_average", "clip_norm", "accumulate", "autocast", "joint_pass", "seed")
+SMALLER = "try a smaller learning rate"
 ADAM: MakeOptimizer = partial(torch.optim.Adam, fused=True)
 
 
@@ -92,10 +93,8 @@ class Trainer(TrainingSettings):
         self.index = 0
         self._trained = [p for p in bare(model).parameters() if p.requires_grad]
         if not self._trained:
-            raise ValueError(
-                f"the model must have parameters to train, and {type(bare(model)).__name__} has "
-                f"none that require a gradient."
-            )
+            kind = type(bare(model)).__name__
+            raise ValueError(f"the model must have parameters to train, and {kind} has none.")
         self._check_settings()
         self._check_labels()
         leaves = list(objective.leaves())
@@ -211,24 +210,24 @@ class Trainer(TrainingSettings):
 
         Of several processes each has its own rows of a label table, and all else as the others do.
         """
-        tensors = {
-            **{f"model.{name}": value for name, value in bare(self.model).state_dict().items()},
-            **{f"objective.{name}": value for name, value in self.objective.state_dict().items()},
-        }
-        if self._average is not None:
-            tensors |= {f"average.{k}": value for k, value in self._average.state_dict().items()}
-        optimizer, groups = pack_optimizer(self.built_optimizer)
-        return State({**tensors, **optimizer}, {"step": self.index, "optimizer": groups})
+        tensors, groups = pack_optimizer(self.built_optimizer)
+        for name, module in self._modules.items():
+            tensors |= module.state_dict(prefix=f"{name}.")
+        return State(tensors, {"step": self.index, "optimizer": groups})
+
+    @property
+    def _modules(self) -> dict[str, nn.Module]:
+        """Those that change, by their names in `state`."""
+        found = {"model": bare(self.model), "objective": self.objective}
+        return found if self._average is None else {**found, "average": self._average}
 
     def load(self, state: State) -> None:
         """Become what `state` was taken of."""
         step = state.info["step"]
         if type(step) is not int or step < 0:
             raise ValueError(f"a state must be of a step from 0 on, got {step!r}.")
-        bare(self.model).load_state_dict(state.part("model"))
-        self.objective.load_state_dict(state.part("objective"))
-        if self._average is not None:
-            self._average.load_state_dict(state.part("average"))
+        for name, module in self._modules.items():
+            module.load_state_dict(state.part(name))
         unpack_optimizer(self.built_optimizer, state.part("optimizer"), state.info["optimizer"])
         self.index = step
 
@@ -254,24 +253,19 @@ class Trainer(TrainingSettings):
 
     def _check_settings(self) -> None:
         check_rate("learning_rate", self.learning_rate)
-        if self.weight_average is not None and not 0 <= self.weight_average < 1:
-            average = self.weight_average
+        average = self.weight_average
+        if average is not None and not 0 <= average < 1:
             raise ValueError(f"`weight_average` must be at least 0 and below 1, got {average}.")
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ValueError(f"`clip_norm` must be more than 0, got {self.clip_norm}.")
         check_count("accumulate", self.accumulate)
         if self.autocast not in (None, torch.bfloat16):
-            raise ValueError(
-                f"`autocast` must be torch.bfloat16, got {self.autocast}: a smaller range would "
-                f"need the loss to be scaled."
-            )
+            raise ValueError(f"`autocast` must be torch.bfloat16, got {self.autocast}.")
 
     def _check_labels(self) -> None:
         labels = self.labeled.labels
         if labels is None:
-            raise ValueError(
-                "the `labeled` batches have no labels; build them as TensorBatches(x, y, …)."
-            )
+            raise ValueError("the `labeled` batches have no labels; use TensorBatches(x, y, …).")
         first = self.labeled.batch(0).x[:2].to(self.device)
         try:
             with evaluating(self.model):
@@ -281,15 +275,12 @@ class Trainer(TrainingSettings):
             raise ValueError(
                 f"the model must take one tensor of examples of the shape "
                 f"{tuple(first.shape[1:])}, and {type(bare(self.model)).__name__} does not "
-                f"({reason}); change its first layers, or the data. A model that takes a "
-                f"dictionary, as those of transformers do, goes into a module that makes the "
-                f"dictionary of a tensor of tokens."
+                f"({reason}); change its first layers or the data, or wrap it in a module that "
+                f"makes the dictionary that it takes of a tensor."
             ) from error
         if outputs.ndim != 2:
-            raise ValueError(
-                f"the model must give one row of outputs for each example, got the shape "
-                f"{tuple(outputs.shape)} for {len(first)} examples."
-            )
+            shape = tuple(outputs.shape)
+            raise ValueError(f"the model must give (examples, outputs), got the shape {shape}.")
         self.loss.check(labels, outputs.shape[1])
 
     def _check_compiled(self) -> None:
@@ -299,9 +290,8 @@ class Trainer(TrainingSettings):
 
         if config.donated_buffer:
             raise ValueError(
-                f"a compiled model gives its buffers away, and {self.objective!r} needs one pass "
-                f"for several gradients: set torch._functorch.config.donated_buffer = False "
-                f"before the model is compiled, or train it uncompiled."
+                f"{self.objective!r} needs one pass for several gradients: compile the model after "
+                f"torch._functorch.config.donated_buffer = False, or train it uncompiled."
             )
 
     def _check_group(self) -> None:
@@ -319,29 +309,21 @@ class Trainer(TrainingSettings):
             if rows < size:
                 raise ValueError(
                     f"{size} processes need at least {size} examples in a batch to share, and the "
-                    f"{name} ones have {rows}; start fewer processes, or take a larger `batch_size`"
-                    f"{'' if self.accumulate == 1 else ' or a smaller `accumulate`'}."
+                    f"{name} ones have {rows}; start fewer, or take a larger `batch_size`."
                 )
         if bare(self.model) is not self.model and has_batch_norm(bare(self.model)):
-            raise ValueError(
-                "a compiled model with batch norm cannot be trained by several processes, which "
-                "would each see their own part of the batch; train it uncompiled."
-            )
+            raise ValueError("several processes need a model with batch norm to be uncompiled.")
 
     def _check_finite_and_clip(self, measured: dict[str, float]) -> None:
         for name, value in measured.items():
             if name.endswith("/loss") and not math.isfinite(value):
-                raise TrainingDivergedError(
-                    f"the loss turned {value} at step {self.index} in the term "
-                    f"{name.removesuffix('/loss')!r}; try a smaller learning rate."
-                )
+                place = f"at step {self.index} in the term {name.removesuffix('/loss')!r}"
+                raise TrainingDivergedError(f"the loss turned {value} {place}; {SMALLER}.")
         gradients = [p.grad for p in self._trained if p.grad is not None]
         length = torch.nn.utils.get_total_norm(gradients)
         if not torch.isfinite(length):
-            raise TrainingDivergedError(
-                f"the gradient stopped being finite at step {self.index}, though each of the terms "
-                f"of {self.objective!r} was; try a smaller learning rate."
-            )
+            place = f"at step {self.index}, though each term was"
+            raise TrainingDivergedError(f"the gradient stopped being finite {place}; {SMALLER}.")
         if self.clip_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(self._trained, self.clip_norm, length)
 
@@ -351,8 +333,5 @@ def _share(own: float, rate: float) -> float:
     if own == rate:
         return 1.0
     if rate == 0:
-        raise ValueError(
-            f"a parameter group has a learning rate of its own, {own}, and a schedule that begins "
-            f"at 0 cannot scale it; let the schedule begin above 0."
-        )
+        raise ValueError(f"a schedule that begins at 0 cannot scale it: a group's own rate, {own}.")
     return own / rate

@@ -82,8 +82,8 @@ def test_a_row_of_another_process_is_refused():
         LabelTable(COUNT, WIDTH, group=group).draw(torch.tensor([3, 20]))
 
     first, second = together(2, work)
-    assert "draws rows that it owns, here 0 to 10 of 23, got 3 to 20" in str(first)
-    assert "here 11 to 22 of 23" in str(second)
+    assert "rows must be from 0 to 10 in a label table of 23 rows, got 3 to 20" in str(first)
+    assert "from 11 to 22 in" in str(second)
 
 
 def test_whoever_has_no_row_of_a_batch_counts_nothing():

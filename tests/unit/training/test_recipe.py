@@ -192,7 +192,7 @@ def test_clipping_bounds_the_gradient_and_nothing_else():
 
 def test_batches_that_cannot_be_cut_are_named():
     trainer = recipe(accumulate=3).trainer()
-    with pytest.raises(ValueError, match="10 examples cannot be cut into 3 parts"):
+    with pytest.raises(ValueError, match="`accumulate` must divide the batch size 10, got 3"):
         trainer.step()
 
 

@@ -246,9 +246,9 @@ def test_counts_must_be_positive(name):
     [
         (torch.tensor([0, 1, 2, 1]), "classes from 0 to 1, .* got values from 0 to 2"),
         (torch.tensor([0, -1, 1, 1]), "got values from -1 to 1"),
-        (torch.tensor([0.0, 1.0, 1.0, 1.0]), "must be whole numbers"),
-        (torch.tensor([1, 1, 1, 1]), "there is none of class 0"),
-        (torch.zeros(4, 3), "one column for each of the model's 2 outputs, got 3"),
+        (torch.tensor([0.0, 1.0, 1.0, 1.0]), "must be classes, got torch.float32"),
+        (torch.tensor([1, 1, 1, 1]), r"needs a labeled example, and \[0\] have none"),
+        (torch.zeros(4, 3), "must have 2 columns, one for each output, got 3"),
     ],
 )
 def test_labels_outside_the_classes_are_named_before_training(labels, message):
