@@ -60,17 +60,17 @@ class CrossEntropy:
         if labels.ndim == 2:
             _check_width(labels.shape[1], width)
         elif labels.dtype.is_floating_point:
-            raise ValueError(
-                f"labels must be whole numbers (one class each) for cross-entropy, got "
-                f"{labels.dtype}; use SquaredError() for values."
-            )
+            raise ValueError(f"labels must be classes, got {labels.dtype}; values: SquaredError().")
         elif len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < width:
             raise ValueError(
                 f"labels must be classes from 0 to {width - 1}, one for each of the model's "
                 f"{width} outputs, got values from {int(labels.min())} to {int(labels.max())}."
             )
-        else:
-            _check_every_class(labels, width)
+        elif missing := sorted(set(range(width)).difference(labels.unique().tolist())):
+            raise ValueError(
+                f"each of the model's {width} classes needs a labeled example, and {missing} have "
+                f"none; label one, or build the model without them."
+            )
 
 
 @dataclass(frozen=True)
@@ -95,26 +95,12 @@ class SquaredError:
 
     def check(self, labels: Tensor, width: int) -> None:
         if not labels.dtype.is_floating_point:
-            raise ValueError(
-                f"labels must be floating-point values for squared error, got {labels.dtype}; "
-                f"use CrossEntropy() for classes."
-            )
+            raise ValueError(f"labels must be values, got {labels.dtype}; classes: CrossEntropy().")
         if not torch.isfinite(labels).all():
             raise ValueError("labels must be finite for squared error, got NaN or infinity.")
         _check_width(labels.shape[1] if labels.ndim == 2 else 1, width)
 
 
-def _check_every_class(labels: Tensor, width: int) -> None:
-    missing = [str(index) for index in range(width) if not (labels == index).any()]
-    if missing:
-        raise ValueError(
-            f"each of the model's {width} classes needs a labeled example, and there is none of "
-            f"class {', '.join(missing)}; label one, or build the model without it."
-        )
-
-
 def _check_width(columns: int, width: int) -> None:
     if columns != width:
-        raise ValueError(
-            f"labels must have one column for each of the model's {width} outputs, got {columns}."
-        )
+        raise ValueError(f"labels must have {width} columns, one for each output, got {columns}.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, cast
 
 import torch
@@ -120,17 +121,13 @@ class Sum(Objective):
 
     def __init__(self, *terms: Objective):
         super().__init__()
-        flat = [
-            part for term in terms for part in (term.terms if isinstance(term, Sum) else [term])
-        ]
+        parts = [term.terms if isinstance(term, Sum) else [term] for term in terms]
+        flat = list(chain.from_iterable(parts))
         self.terms: Sequence[Objective] = cast("Sequence[Objective]", nn.ModuleList(flat))
         self._names = _free_names([term.name for term in flat])
         leaves = list(self.leaves())
         if len({id(leaf) for leaf in leaves}) < len(leaves):
-            raise ValueError(
-                f"a sum needs each objective once, got one object twice in {self!r}; "
-                f"write a weight instead: 2 * a."
-            )
+            raise ValueError(f"one objective is twice in {self!r}; write a weight instead: 2 * a.")
 
     def forward(self, step: Step) -> Tensor:
         values: list[Tensor] = []
@@ -223,10 +220,7 @@ class Weighed(Objective):
     def __init__(self, weight: Certainty, term: Objective):
         super().__init__()
         if type(term).each is Objective.each:
-            raise ValueError(
-                f"{weight!r} weighs the labels that a term has for its examples, as LGA does, and "
-                f"{term!r} has none; give it a number for its weight."
-            )
+            raise ValueError(f"{weight!r} needs labels, and {term!r} has none; give it a number.")
         self.weight, self.term = weight, term
 
     @property
@@ -245,10 +239,7 @@ class Weighed(Objective):
 
     def begin(self, model: nn.Module, loss: Loss, rows: int) -> None:
         if not isinstance(loss, CrossEntropy):
-            raise ValueError(
-                f"{self.weight!r} weighs labels of classes, and {self.term.name} learns values; "
-                f"give it a number for its weight."
-            )
+            raise ValueError(f"{self.weight!r} needs classes, not values; weigh by a number.")
 
     def leaves(self) -> Iterator[Objective]:
         yield self  # which is differentiated through the pass that its term has made

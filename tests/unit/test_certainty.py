@@ -77,13 +77,13 @@ def test_labels_that_are_all_sure_make_it_plain_lga():
 
 
 def test_it_is_refused_where_there_are_no_labels_of_classes():
-    with pytest.raises(ValueError, match=r"VAT.* has none; give it a number for its weight"):
+    with pytest.raises(ValueError, match=r"VAT.* has none; give it a number"):
         Certainty() * VAT(eps=1.0)
     with pytest.raises(ValueError, match="has none; give it a number"):
         Certainty() * (Supervised() + lga_with_labels())
     x, y = torch.randn(10, 2), torch.randn(10)
     values = Certainty() * LGA(rows=10, width=1, loss=SquaredError())
-    with pytest.raises(ValueError, match="weighs labels of classes, and lga learns values"):
+    with pytest.raises(ValueError, match="needs classes, not values"):
         Trainer(
             torch.nn.Linear(2, 1),
             values,
