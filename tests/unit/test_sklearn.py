@@ -252,7 +252,7 @@ def test_a_series_of_texts_may_have_minus_one_where_there_is_none():
     ("y", "message"),
     [
         (np.array(["cat", "dog", "cat", -1]), "must not hold the text '-1'"),
-        (np.array([0, 1, 0, 255], dtype=np.uint8), "got 255 in uint8, which is what -1 becomes"),
+        (np.array([0, 1, 0, 255], dtype=np.uint8), "got 255 in uint8, which -1 becomes"),
         (np.array(["cat", 1, "cat", -1], dtype=object), "labels of one type"),
     ],
 )
