@@ -70,10 +70,10 @@ def plain_convolutions(network: nn.Module, settings: Settings) -> Callable[[], N
 
     def work() -> None:
         for layer, x in made:
-            outputs = F.conv2d(x, layer.weight, padding=layer.padding)  # type: ignore[arg-type]
+            outputs = F.conv2d(x, layer.weight, padding=layer.padding)
             if outputs.requires_grad:
                 outputs.backward(torch.ones_like(outputs))
             with torch.no_grad():
-                F.conv2d(x[:extra], layer.weight, padding=layer.padding)  # type: ignore[arg-type]
+                F.conv2d(x[:extra], layer.weight, padding=layer.padding)
 
     return work

@@ -115,7 +115,7 @@ def confident_sentence(result: Result) -> str:
     if not len(confidence):
         return ""
     above = confidence.filter(confidence > CONFIDENT)
-    right = above.sum() * result.held_out.support(CONFIDENT)
+    right = float(above.sum()) * result.held_out.support(CONFIDENT)
     return (
         f"{len(above):,} of {len(confidence):,} imputed labels have confidence above "
         f"{100 * CONFIDENT:g} %; about {right:,.0f} of them are expected to be right."
