@@ -166,8 +166,10 @@ def test_a_batch_in_two_halves_moves_the_model_as_the_whole_one_does(name):
     for _ in range(5):
         one, two = whole.step(), halves.step()
         assert one == pytest.approx(two, abs=1e-9)
-    for name, value in whole.state.tensors.items():
-        torch.testing.assert_close(value, halves.state.tensors[name], rtol=0, atol=1e-6)
+    # A finite difference loses half of the digits, and Adam divides by the size of the slope.
+    tolerance = 1e-5 if "finite difference" in name else 1e-6
+    for key, value in whole.state.tensors.items():
+        torch.testing.assert_close(value, halves.state.tensors[key], rtol=0, atol=tolerance)
 
 
 def test_reads_the_same_in_every_process(make):
