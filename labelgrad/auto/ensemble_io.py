@@ -23,14 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from labelgrad.auto.base_models.base import FittedOnView
-from labelgrad.auto.base_models.estimators import (
-    FittedEstimator,
-    Read,
-    read_probabilities,
-    read_spread_labels,
-    read_trees,
-)
+from labelgrad.auto.base_models.base import OnView
+from labelgrad.auto.base_models.estimators import READ_BY, FittedEstimator
 from labelgrad.auto.base_models.graph import FittedGraph, Graph
 from labelgrad.auto.base_models.lga_linear import LinearHead
 from labelgrad.auto.base_models.networks import TrainedNetwork
@@ -50,11 +44,6 @@ FOLDER = "ensemble"
 INDEX = f"{FOLDER}/ensemble.json"
 AGAIN = "fit again with --resume --keep-ensemble"
 MOST_INDEX, MOST_BYTES = 2**24, 2**31  # bytes of the index; of a model, also when unpacked
-READ_BY: dict[str, Read] = {
-    "probabilities": read_probabilities,
-    "trees": read_trees,
-    "spread labels": read_spread_labels,
-}
 CLASSES = {  # of scikit-learn, by their modules
     "dummy": "DummyClassifier DummyRegressor",
     "ensemble._forest": "RandomForestClassifier RandomForestRegressor ExtraTreesClassifier "
@@ -138,12 +127,13 @@ def pack_ensemble(ensemble: Ensemble) -> tuple[dict[str, bytes], list[str]]:
     files: dict[str, bytes] = {}
     notes: list[str] = []
     for each in ensemble.cross_fits:
-        weight, fitted = ensemble.weights[each.name], each.final
+        weight, fitted, factor = ensemble.weights[each.name], each.final, None
         if not weight or not each.predicts_new:
             continue
-        factor = fitted.factor if isinstance(fitted, RescaledModel) else None
+        if isinstance(fitted, RescaledModel):
+            factor, fitted = fitted.factor, fitted.fitted
         try:
-            kind, state = _state(fitted.fitted if isinstance(fitted, RescaledModel) else fitted)
+            kind, state = _state(fitted)
             content = _skops_bytes(state)
             if len(content) > MOST_BYTES:
                 raise ValueError(f"it takes {len(content):,} bytes, more than {MOST_BYTES:,}")
@@ -185,7 +175,7 @@ def read_ensemble(manifest: Manifest, predictor: Predictor) -> Ensemble:
             state = load_state(manifest.read(file, MOST_BYTES))
             fitted = _fitted(entry.kind, state, predictor)
             if "start" in state:
-                fitted = FittedOnView(fitted, int(state["start"]), int(state["stop"]))
+                fitted = OnView(entry.name, fitted, int(state["start"]), int(state["stop"]))
             if isinstance(task, Regression):
                 fitted = RescaledModel(fitted, entry.factor or 1.0, task)
             fits.append(CrossFit(entry.name, False, none, [], fitted))
@@ -200,8 +190,8 @@ def read_ensemble(manifest: Manifest, predictor: Predictor) -> Ensemble:
 
 def _state(fitted: FittedModel) -> tuple[str, dict[str, Any]]:
     """Kind of a fitted model, and what a file holds of it; a ValueError if it cannot be saved."""
-    if isinstance(fitted, FittedOnView):
-        kind, state = _state(fitted.fitted)
+    if isinstance(fitted, OnView):
+        kind, state = _state(fitted.model)
         return kind, state | {"start": fitted.start, "stop": fitted.stop}
     if isinstance(fitted, FittedGraph):
         graph = fitted.graph
@@ -215,16 +205,13 @@ def _state(fitted: FittedModel) -> tuple[str, dict[str, Any]]:
         return "network", {"weights": _arrays(**weights), **numbers}
     if not isinstance(fitted, FittedEstimator):
         raise ValueError(f"a {type(fitted).__name__} cannot be saved")
-    readings = [name for name, read in READ_BY.items() if read is fitted.read]
-    if not readings:
-        raise ValueError("its output is read in a way of its own")
     estimator = fitted.estimator
     if type(estimator).__module__.partition(".")[0] == "catboost":
-        return "catboost", {"json": _catboost_json(estimator), "read": readings[0]}
-    if getattr(estimator, "nn_fit", None) is not None:  # label spreading builds its search again
+        return "catboost", {"json": _catboost_json(estimator), "read": fitted.read}
+    if hasattr(estimator, "nn_fit"):  # label spreading builds its search again
         estimator = copy.copy(estimator)
         estimator.nn_fit = None
-    return "estimator", {"estimator": estimator, "read": readings[0]}
+    return "estimator", {"estimator": estimator, "read": fitted.read}
 
 
 def _arrays(**arrays: Array) -> dict[str, Array]:
@@ -251,14 +238,13 @@ def _fitted(kind: str, state: Mapping[str, Any], predictor: Predictor) -> Fitted
         weights = {name: torch.from_numpy(one) for name, one in state["weights"].items()}
         model.network.load_state_dict(weights)
         return replace(predictor, model=replace(model, std=std, temperature=temperature)).model
-    if kind not in ("estimator", "catboost"):
-        raise ValueError(f"its kind {kind!r} is unknown")
+    if kind not in ("estimator", "catboost") or state["read"] not in READ_BY:
+        raise ValueError(f"its kind {kind!r} or reading {state.get('read')!r} is unknown")
     if kind == "catboost":
         estimator = _catboost_model(state["json"], task)
     else:
-        estimator = state["estimator"]
-        check_estimator(estimator, task)
-    return FittedEstimator(estimator, READ_BY[str(state["read"])], task)
+        estimator = check_estimator(state["estimator"], task)
+    return FittedEstimator(estimator, state["read"], task)
 
 
 def _check_floats(state: Mapping[str, Any], **shapes: tuple[int, ...]) -> None:
@@ -308,8 +294,8 @@ def load_state(content: bytes) -> Any:
     return skops.loads(content, trusted=TRUSTED)
 
 
-def check_estimator(estimator: Any, task: Task) -> None:
-    """Refuse an estimator whose trees lead out of themselves, or whose classes are not the task's.
+def check_estimator(estimator: Any, task: Task) -> Any:
+    """The estimator, unless its trees lead out of themselves or its classes are not the task's.
 
     Compiled code follows the branches of a tree without looking.
     """
@@ -326,6 +312,7 @@ def check_estimator(estimator: Any, task: Task) -> None:
                 raise ValueError("its number of classes is not that of its classes")
         if hasattr(part, "tree_"):
             _check_tree(part.tree_, columns)
+    return estimator
 
 
 def _check_tree(tree: Any, columns: int) -> None:

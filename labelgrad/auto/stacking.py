@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labelgrad.auto.base_models.base import predict_in_parts
+from labelgrad.auto.base_models.base import in_parts
 from labelgrad.auto.class_prior import estimate_by_class, label_prior
 from labelgrad.auto.cross_fit import CrossFit, Folds
 from labelgrad.auto.data.dataset import Dataset, Examples
@@ -158,16 +158,13 @@ class Ensemble:
         """The labels that are held out, in the order of the folds."""
         return self.dataset.y[self.folds.rows]
 
+    @in_parts
     def predict(self, examples: Examples, fold: int = -1) -> Array:
         """The combined prediction for each example, known or new.
 
         With a `fold`, models and weights are those that have not seen its labels.
         """
-        return predict_in_parts(
-            lambda part: self.combine(self.base_predictions(part, fold), fold),
-            examples,
-            self.task.columns,
-        )
+        return self.combine(self.base_predictions(examples, fold), fold)
 
     def base_predictions(self, examples: Examples, fold: int = -1) -> dict[str, Array]:
         """The prediction of each base model by its name."""

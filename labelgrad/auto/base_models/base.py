@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from functools import wraps
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import MIN_PROBABILITY, Array, Classification, Task
+
+Predict = TypeVar("Predict", bound=Callable[..., Array])
 
 
 class FittedModel(Protocol):
@@ -22,7 +25,6 @@ class FittedModel(Protocol):
 
     def predict(self, examples: Examples) -> Array:
         """A prediction (`labelgrad.auto.task`) for each example, known or new."""
-        ...
 
 
 class BaseModel(Protocol):
@@ -37,65 +39,50 @@ class BaseModel(Protocol):
     @property
     def name(self) -> str:
         """The name in the registry, on the leaderboard and in files."""
-        ...
 
     @property
     def uses_unlabeled(self) -> bool:
         """Whether unlabeled examples change its predictions."""
-        ...
 
     def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
         """Fit it; `y` is -1 or NaN where there is no label. Raises ValueError if it cannot."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
 class OnView:
-    """A base model that sees some columns of the features, from `start` to `stop`."""
+    """A base model, or a fitted one, that sees some columns of the features."""
 
     name: str
-    model: BaseModel
+    model: Any
     start: int
     stop: int
 
     @property
     def uses_unlabeled(self) -> bool:
         """Whether unlabeled examples change its predictions."""
-        return self.model.uses_unlabeled
+        return bool(self.model.uses_unlabeled)
 
     def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
         """Fit the model on these columns."""
-        seen = replace(examples, X=examples.X[:, self.start : self.stop])
-        fitted = self.model.fit(seen, y, task=task, seed=seed)
-        return FittedOnView(fitted, self.start, self.stop)
-
-
-@dataclass(frozen=True, eq=False)
-class FittedOnView:
-    """A fitted model of some columns."""
-
-    fitted: FittedModel
-    start: int
-    stop: int
+        return replace(self, model=self.model.fit(self._seen(examples), y, task=task, seed=seed))
 
     def predict(self, examples: Examples) -> Array:
-        """A prediction for each example."""
-        seen = replace(examples, X=examples.X[:, self.start : self.stop])
-        return self.fitted.predict(seen)
+        """The fitted model's prediction for each example."""
+        return np.asarray(self.model.predict(self._seen(examples)))
+
+    def _seen(self, examples: Examples) -> Examples:
+        return replace(examples, X=examples.X[:, self.start : self.stop])
 
 
-def predict_in_parts(
-    predict: Callable[[Examples], Array], examples: Examples, columns: int
-) -> Array:
-    """What `predict` gives for all examples, some thousand at a time; nothing for none.
+def in_parts(predict: Predict) -> Predict:
+    """A method `predict` that is shown some thousand examples at a time."""
 
-    >>> examples = Examples(np.eye(3, dtype=np.float32))
-    >>> predict_in_parts(lambda part: 2 * part.X[:, :2], examples, columns=2)
-    array([[2., 0.],
-           [0., 2.],
-           [0., 0.]])
-    """
-    return np.concatenate([np.zeros((0, columns)), *map(predict, examples.parts())])
+    @wraps(predict)
+    def whole(self: Any, examples: Examples, *more: Any) -> Array:
+        parts = [predict(self, part, *more) for part in examples.parts()]
+        return np.concatenate([np.zeros((0, self.task.columns)), *parts])
+
+    return cast(Predict, whole)
 
 
 def log_probabilities(probabilities: Array, places: Array, task: Classification) -> Array:
@@ -112,16 +99,15 @@ def log_probabilities(probabilities: Array, places: Array, task: Classification)
     every = np.full((len(probabilities), task.columns), MIN_PROBABILITY)
     every[:, np.asarray(places, dtype=int)] = np.maximum(probabilities, MIN_PROBABILITY)
     every /= every.sum(1, keepdims=True)
-    logs: Array = np.log(every)
-    return logs
+    return np.asarray(np.log(every))
 
 
-def fitted_positions(fitted_on: Array, examples: Examples) -> Array:
+def positions_of(fitted_on: Array, examples: Examples) -> Array:
     """Where examples are among those that a model was fitted on, by their rows; -1 for new ones.
 
     `fitted_on` are the rows of the examples at fitting, in increasing order.
 
-    >>> fitted_positions(np.array([2, 5]), Examples(np.zeros((2, 1)), rows=np.array([5, 3])))
+    >>> positions_of(np.array([2, 5]), Examples(np.zeros((2, 1)), rows=np.array([5, 3])))
     array([ 1, -1])
     """
     if examples.rows is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from labelgrad.auto.base_models.base import FittedModel, log_probabilities, predict_in_parts
+from labelgrad.auto.base_models.base import FittedModel, in_parts, log_probabilities
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task
 
@@ -34,14 +34,8 @@ class Setting:
     columns: int
     seed: int
 
-    @property
-    def rarest(self) -> int:
-        """Labels of the rarest class."""
-        return int(np.unique(self.y, return_counts=True)[1].min())
-
 
 Make = Callable[[Setting], Any]
-Read = Callable[[Any, Array, Task], Array]
 
 
 def read_probabilities(estimator: Any, X: Array, task: Task) -> Array:
@@ -71,7 +65,7 @@ class EstimatorModel:
     name: str
     classifier: Make | None = None
     regressor: Make | None = None
-    read: Read = read_probabilities
+    read: str = "probabilities"  # of `READ_BY`: how its output becomes a prediction
     uses_unlabeled: bool = False
 
     def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
@@ -90,19 +84,16 @@ class EstimatorModel:
 
 @dataclass(frozen=True, eq=False)
 class FittedEstimator:
-    """A fitted estimator, and how its output becomes a prediction."""
+    """A fitted estimator."""
 
     estimator: Any
-    read: Read
+    read: str
     task: Task
 
+    @in_parts
     def predict(self, examples: Examples) -> Array:
         """A prediction for each example."""
-        return predict_in_parts(
-            lambda part: self.read(self.estimator, part.X.astype(np.float64), self.task),
-            examples,
-            self.task.columns,
-        )
+        return READ_BY[self.read](self.estimator, examples.X.astype(np.float64), self.task)
 
 
 def user_estimator(name: str, estimator: Any) -> EstimatorModel:
@@ -141,6 +132,13 @@ def read_trees(estimator: Any, X: Array, task: Task) -> Array:
         return log_probabilities(votes / (trees + TREE_PRIOR), estimator.classes_, task)
     values = np.stack([tree.predict(X) for tree in estimator.estimators_])
     return task.from_outputs(values.mean(0), values.std(0) + TREE_STD)
+
+
+READ_BY: dict[str, Callable[[Any, Array, Task], Array]] = {
+    "probabilities": read_probabilities,
+    "trees": read_trees,
+    "spread labels": read_spread_labels,
+}
 
 
 def build(path: str, setting: Setting, *, seeded: str | None = None, **parameters: Any) -> Any:
@@ -194,7 +192,8 @@ def support_vectors(setting: Setting) -> Any:
     from sklearn.svm import SVC
 
     everything = np.arange(len(setting.y))
-    folds: Any = min(INNER_FOLDS, setting.rarest)
+    rarest = np.unique(setting.y, return_counts=True)[1].min()  # labels of the rarest class
+    folds: Any = min(INNER_FOLDS, int(rarest))
     return CalibratedClassifierCV(
         SVC(), cv=folds if folds > 1 else [(everything, everything)], ensemble=False
     )

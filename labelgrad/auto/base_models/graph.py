@@ -22,12 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from labelgrad.auto.base_models.base import (
-    FittedModel,
-    fitted_positions,
-    log_probabilities,
-    rows_of,
-)
+from labelgrad.auto.base_models.base import FittedModel, log_probabilities, positions_of, rows_of
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task
 
@@ -86,7 +81,7 @@ class FittedGraph:
 
     def predict(self, examples: Examples) -> Array:
         """The mass of known examples, and the weighted mean of a new one's neighbours."""
-        places = fitted_positions(self.rows, examples)
+        places = positions_of(self.rows, examples)
         mass = self.mass[places]
         new = np.flatnonzero(places < 0)
         if len(new):
@@ -157,8 +152,7 @@ class Graph:
 
     def _weights(self, distances: Array) -> Array:
         if self.by_direction:
-            cubed: Array = np.maximum(1 - distances**2 / 2, 1e-9) ** 3  # of the cosine
-            return cubed
+            return np.asarray(np.maximum(1 - distances**2 / 2, 1e-9) ** 3)  # of the cosine
         falling: Array = np.exp(-((distances / (distances[:, -1:] + 1e-12)) ** 2))
         return falling
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelgrad.auto.base_models.base import FittedModel, predict_in_parts
+from labelgrad.auto.base_models.base import FittedModel, in_parts
 from labelgrad.auto.class_prior import estimate_class_prior, label_prior
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task, clip_confidence, log_normalize
@@ -97,15 +97,10 @@ class LinearHead:
     bias: Array  # (classes,)
     task: Task
 
+    @in_parts
     def predict(self, examples: Examples) -> Array:
         """Clipped log-probabilities."""
-        return predict_in_parts(
-            lambda part: self.task.from_outputs(
-                part.X.astype(np.float64) @ self.weight + self.bias
-            ),
-            examples,
-            self.task.columns,
-        )
+        return self.task.from_outputs(examples.X.astype(np.float64) @ self.weight + self.bias)
 
 
 def follow_paths(

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrad.augment.views import ImageViews, Noise
-from labelgrad.auto.base_models.base import FittedModel, predict_in_parts
+from labelgrad.auto.base_models.base import FittedModel, in_parts
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.task import Array, Regression, Task
@@ -84,26 +84,20 @@ class TrainedNetwork:
     std: float = 1.0  # of regression targets
     temperature: float = 1.0
 
+    @in_parts
     def predict(self, examples: Examples) -> Array:
         """A prediction for each example."""
-        return predict_in_parts(self._predict, examples, self.task.columns)
-
-    def _predict(self, part: Examples) -> Array:
         size = getattr(self.network, "predict_batch", PREDICT_BATCH)
-        x = self.scale(network_inputs(part)[0])
+        x = self.scale(network_inputs(examples)[0])
         found: Array = predict(self.network, x, batch_size=size).double().numpy()
-        outputs = found.reshape(len(part), self.task.outputs)
+        outputs = found.reshape(len(examples), self.task.outputs)
         return self.task.from_outputs(outputs / self.temperature, self.std)
 
     def to_dict(self) -> dict[str, Any]:
         """All but the weights and the task, as JSON can hold it."""
-        return {
-            "architecture": self.architecture,
-            "shape": list(self.shape),
-            **asdict(self.scale),
-            "std": self.std,
-            "temperature": self.temperature,
-        }
+        about = {"architecture": self.architecture, "shape": list(self.shape)}
+        numbers = {"std": self.std, "temperature": self.temperature}
+        return about | asdict(self.scale) | numbers
 
     @classmethod
     def from_dict(
@@ -182,18 +176,21 @@ class Network:
             objective = partial(self._objective, examples, task, count)
         x, scale = network_inputs(examples)
         labels = torch.from_numpy(y).float() if isinstance(task, Regression) else y
-        rows = torch.from_numpy(np.flatnonzero(task.is_labeled(y)))
-        batches = partial(TensorBatches, x, seed=seed, transform=scale)
+
+        def batches(rows: Array, *labels: Any) -> TensorBatches:
+            size, places = min(BATCH, len(rows)), torch.from_numpy(rows)
+            return TensorBatches(
+                x, *labels, rows=places, batch_size=size, seed=seed, transform=scale
+            )
+
         rate = self.learning_rate
         if examples.raw is not None and isinstance(rate, float):
             rate = Drop(rate, at=DROP_AT * self.steps)
         recipe = Recipe(
             partial(self.make, examples, task),
             objective,
-            batches(labels, rows=rows, batch_size=min(BATCH, len(rows))),
-            None
-            if unlabeled is None
-            else batches(rows=torch.from_numpy(unlabeled), batch_size=min(BATCH, len(unlabeled))),
+            batches(np.flatnonzero(task.is_labeled(y)), labels),
+            None if unlabeled is None else batches(unlabeled),
             steps=self.steps,
             learning_rate=rate,
             loss=task.loss,

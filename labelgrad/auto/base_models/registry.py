@@ -10,18 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from labelgrad.auto.base_models import estimators as e
+from labelgrad.auto.base_models import networks as n
 from labelgrad.auto.base_models.base import BaseModel, OnView
 from labelgrad.auto.base_models.estimators import EstimatorModel, user_estimator
 from labelgrad.auto.base_models.graph import GraphModel
 from labelgrad.auto.base_models.lga_linear import LGALinear
-from labelgrad.auto.base_models.networks import (
-    Network,
-    encoder_state,
-    module_to_fine_tune,
-    network_for,
-    seconds_per_step,
-    usable_method,
-)
+from labelgrad.auto.base_models.networks import Network
 from labelgrad.auto.base_models.weak_labels import read_weak_labels
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Dataset
@@ -36,9 +30,7 @@ CATBOOST: dict[str, Any] = {"iterations": 200, "seeded": "random_seed", "thread_
 CATBOOST |= {"verbose": 0, "allow_writing_files": False}
 
 
-def _family(
-    name: str, path: str, read: e.Read = e.read_probabilities, **parameters: Any
-) -> EstimatorModel:
+def _family(name: str, path: str, read: str = "probabilities", **parameters: Any) -> EstimatorModel:
     """The classifier and the regressor of a family of estimators."""
     classifier = partial(e.build, path + "Classifier", **parameters)
     regressor = partial(e.build, path + "Regressor", **parameters)
@@ -55,9 +47,9 @@ ESTIMATORS = (
     ),
     EstimatorModel("lga-metric", partial(e.build, METRIC), uses_unlabeled=True),
     EstimatorModel("self-training", e.self_training, uses_unlabeled=True),
-    EstimatorModel("label spreading", SPREADING, read=e.read_spread_labels, uses_unlabeled=True),
-    _family("random forest", "sklearn.ensemble.RandomForest", e.read_trees, **TREES),
-    _family("extra trees", "sklearn.ensemble.ExtraTrees", e.read_trees, **TREES),
+    EstimatorModel("label spreading", SPREADING, read="spread labels", uses_unlabeled=True),
+    _family("random forest", "sklearn.ensemble.RandomForest", "trees", **TREES),
+    _family("extra trees", "sklearn.ensemble.ExtraTrees", "trees", **TREES),
     EstimatorModel("gaussian process", e.gaussian_classifier, e.gaussian_regressor),
     _family("catboost", "catboost.CatBoost", **CATBOOST),
     _family("tabicl", "tabicl.TabICL", **SEEDED),
@@ -116,7 +108,7 @@ def default_base_models(dataset: Dataset) -> tuple[str, ...]:
 
 def views(dataset: Dataset) -> dict[str, tuple[int, int]]:
     """First and last column of an encoder's features, and of the plain ones beside them."""
-    state = encoder_state(dataset.preprocessor) or {}
+    state = n.encoder_state(dataset.preprocessor) or {}
     if "plain" not in state:
         return {}
     width, plain = len(state["mean"]), PLAIN_VIEWS[state["encoder"]["kind"]]
@@ -158,8 +150,8 @@ def base_models(
     list of BaseModel
         With different names.
     """
-    module = module_to_fine_tune(dataset, config) if config.fine_tune else None
-    make = partial(network_for, dataset=dataset, config=config, folder=folder, module=module)
+    module = n.module_to_fine_tune(dataset, config) if config.fine_tune else None
+    make = partial(n.network_for, dataset=dataset, config=config, folder=folder, module=module)
     chosen = list(default_base_models(dataset) if names is None else names)
     if config.method is not None and config.method not in chosen:
         chosen.append(config.method)
@@ -167,7 +159,7 @@ def base_models(
     for name in chosen:
         check_base_model_name(name)
         is_network = name.partition(ON)[0] not in BASE_MODELS
-        model = make(usable_method(name, dataset)) if is_network else _on_view(name, dataset)
+        model = make(n.usable_method(name, dataset)) if is_network else _on_view(name, dataset)
         models[model.name] = model
     if len([model for model in models.values() if isinstance(model, Network)]) > 1:
         # Networks that use unlabeled examples have seen the same labels and more.
@@ -196,8 +188,8 @@ def with_steps_for_budget(config: FitConfig, dataset: Dataset) -> FitConfig:
     trainings = FOLDS + 1
     models = base_models(config.base_models, config, dataset)
     networks = [model for model in models if isinstance(model, Network)]
-    seconds = sum(trainings * seconds_per_step(network, dataset) for network in networks)
-    student = seconds_per_step(network_for(SUPERVISED, dataset, config), dataset)
+    seconds = sum(trainings * n.seconds_per_step(network, dataset) for network in networks)
+    student = n.seconds_per_step(n.network_for(SUPERVISED, dataset, config), dataset)
     seconds += student * (1 if dataset.raw is not None else trainings)
     parallel = 1.0 if config.workers == 1 else PARALLEL_EFFICIENCY * config.workers
     affordable = TRAINING_SHARE * 60 * config.time_budget * parallel / seconds

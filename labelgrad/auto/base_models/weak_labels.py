@@ -13,13 +13,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.base_models.base import (
-    FittedModel,
-    fitted_positions,
-    log_probabilities,
-    rows_of,
-)
+from labelgrad.auto.base_models.base import FittedModel, log_probabilities, positions_of, rows_of
 from labelgrad.auto.class_prior import label_prior
+from labelgrad.auto.data.columns import join_few
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task
 
@@ -94,7 +90,7 @@ class FittedWeakLabels:
 
     def predict(self, examples: Examples) -> Array:
         """The source's prediction for known examples."""
-        places = fitted_positions(self.rows, examples)
+        places = positions_of(self.rows, examples)
         return np.where(places[:, None] < 0, self.abstain, self.prediction[places])
 
 
@@ -134,17 +130,15 @@ def read_weak_labels(path: str | Path, ids: Sequence[str], task: Task) -> list[W
     if cells.width < 2 or not all(name.strip() for name in cells.columns[1:]):
         raise ValueError(
             f"The weak labels {place} need a header with names for the ids and one or more "
-            f"sources, got {_few(cells.columns)}."
+            f"sources, got {join_few(cells.columns)}."
         )
     first = cells.to_series(0)
     row_of = {str(name): row for row, name in enumerate(ids)}
-    unknown = [name for name in first if name not in row_of]
-    repeated = first.filter(first.is_duplicated()).to_list()
-    if unknown or repeated:
-        wrong = "are not in the data" if unknown else "are repeated"
+    wrong = first.filter(first.is_duplicated() | ~first.is_in([*row_of]))
+    if len(wrong):
         raise ValueError(
             f"The first column of the weak labels {place} must have ids of examples, once each; "
-            f"{_few(unknown or repeated)} {wrong}."
+            f"{join_few(wrong.unique(maintain_order=True), 3)} are repeated or not in the data."
         )
     rows = [row_of[name] for name in first]
     columns = {name.strip(): cells[name].str.strip_chars() for name in cells.columns[1:]}
@@ -161,7 +155,7 @@ def _sources(place: Path, columns: Mapping[str, pl.Series], task: Task) -> dict[
     sources: dict[str, Array] = {}
     probabilities: dict[str, dict[str, Array]] = {}
     for name, cells in columns.items():
-        cuts = [at for at, letter in enumerate(name) if at and letter == ":"]
+        cuts = (at for at in range(1, len(name)) if name[at] == ":")
         cut = next((at for at in cuts if name[at + 1 :].strip() in task.classes), None)
         if cut is None:
             sources[name] = _labels(place, cells, task)
@@ -171,7 +165,7 @@ def _sources(place: Path, columns: Mapping[str, pl.Series], task: Task) -> dict[
     for source, mine in probabilities.items():
         missing = [name for name in task.classes if name not in mine]
         if missing or source in sources:
-            what = f"lacks {_few(missing)}" if missing else "has a column of labels, too"
+            what = f"lacks {join_few(missing)}" if missing else "has a column of labels, too"
             raise ValueError(
                 f"The weak labels {place} need one column for each class by {source!r}, which "
                 f"{what}."
@@ -180,7 +174,7 @@ def _sources(place: Path, columns: Mapping[str, pl.Series], task: Task) -> dict[
         outside = given[(given < 0) | (given > 1)]
         if len(outside):
             raise ValueError(
-                f"The probabilities in {place} must be from 0 to 1, got {_few(outside.tolist())}."
+                f"The probabilities in {place} must be from 0 to 1, got {float(outside[0])}."
             )
         total = given.sum(1, keepdims=True)
         sources[source] = np.where(total > 0, given / np.where(total > 0, total, 1), np.nan)
@@ -192,11 +186,11 @@ def _labels(place: Path, cells: pl.Series, task: Task) -> Array:
     if not isinstance(task, Classification):
         return (_numbers(place, cells) - task.mean) / task.scale
     codes = {name: code for code, name in enumerate(task.classes)}
-    unknown = [cell for cell in cells if cell and cell not in codes]
+    unknown = {cell: None for cell in cells if cell and cell not in codes}
     if unknown:
         raise ValueError(
-            f"The weak labels {place} must be classes of the data, {_few(task.classes)}, got "
-            f"{_few(unknown)}."
+            f"The weak labels {place} must be classes of the data, {join_few(task.classes)}, got "
+            f"{join_few(unknown)}."
         )
     return np.array([codes.get(cell, np.nan) for cell in cells])
 
@@ -211,8 +205,3 @@ def _numbers(place: Path, cells: pl.Series) -> Array:
             f"values, got {wrong[0]!r}; leave the cell empty to abstain."
         )
     return numbers.to_numpy()
-
-
-def _few(names: Sequence[object]) -> str:
-    different = list(dict.fromkeys(map(repr, names)))
-    return ", ".join(different[:3]) + (" …" if len(different) > 3 else "")
