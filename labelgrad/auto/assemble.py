@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from labelgrad.auto import labels as table
 from labelgrad.auto.base_models.networks import BATCH
 from labelgrad.auto.class_prior import probability_known
 from labelgrad.auto.config import FitConfig
@@ -17,14 +18,7 @@ from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.distillation import Student
 from labelgrad.auto.ensemble_io import pack_ensemble
 from labelgrad.auto.evaluation import Evaluation
-from labelgrad.auto.labels import (
-    Summary,
-    in_parts,
-    label_sources,
-    label_table,
-    nearest_labeled,
-    summarize,
-)
+from labelgrad.auto.labels import Summary, in_parts, summarize
 from labelgrad.auto.predictor import Predictor
 from labelgrad.auto.result import About, HeldOut, Result, UnlabeledPredictions
 from labelgrad.auto.stacking import Ensemble
@@ -119,9 +113,9 @@ def assemble(fitted: Fitted) -> Result:
             f"label some of them, with a new class if they have one.",
         ]
     return Result(
-        labels=label_table(
+        labels=table.label_table(
             whole,
-            label_sources(fitted.raw, whole, config.label_sampling, fitted.annotated),
+            table.label_sources(fitted.raw, whole, config.label_sampling, fitted.annotated),
             label,
             prediction,
             nearest=(models.rows, models.nearest, score, unknown),
@@ -165,7 +159,7 @@ def _predictions(
     points = some.X
     if some.raw is not None and not some.has_encoded_features:  # pixels tell little of likeness
         points = fitted.student.network.predict(examples)
-    nearest, distance, own = nearest_labeled(points, some.labeled, rows)
+    nearest, distance, own = table.nearest_labeled(points, some.labeled, rows)
     known = np.ones(len(rows))
     if isinstance(task, Classification) and len(rows) and len(own) > 1:
         shares = np.bincount(label.point[places], minlength=task.columns) / len(rows)

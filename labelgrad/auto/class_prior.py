@@ -40,8 +40,7 @@ def label_prior(y: Array, classes: int) -> Array:
     array([0.667, 0.333])
     """
     counts = np.maximum(np.bincount(y, minlength=classes).astype(float), MIN_SHARE)
-    prior: Array = counts / counts.sum()
-    return prior
+    return np.asarray(counts / counts.sum())
 
 
 def estimate_class_prior(
@@ -125,5 +124,4 @@ def probability_known(labeled: Array, unlabeled: Array, weights: Array) -> Array
     cumulative = share[order].cumsum()
     places = np.minimum(np.searchsorted(cumulative, CENTRE), len(labeled) - 1)
     ratios = until[order][places] / len(unlabeled) / cumulative[places]
-    known: Array = np.minimum(1.0, min(1.0, ratios.min()) * chance / (1 - chance))
-    return known
+    return np.asarray(np.minimum(1.0, min(1.0, ratios.min()) * chance / (1 - chance)))

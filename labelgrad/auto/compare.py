@@ -313,8 +313,7 @@ def _table(task: str, lines: Sequence[Line], rows: Sequence[int]) -> Array:
     if task == Classification.name:
         return table
     root = max(float(np.nanmean(table)) ** 0.5, 1e-12)
-    linear: Array = table / (2 * root) + root / 2  # the tangent of the square root there
-    return linear
+    return np.asarray(table / (2 * root) + root / 2)  # the tangent of the square root there
 
 
 def _by_seed(task: str, lines: Sequence[Line]) -> Array:

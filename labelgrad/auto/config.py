@@ -170,11 +170,7 @@ class FitConfig:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> FitConfig:
         """The configuration that `to_dict` wrote down."""
-        options: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in saved.items()
-        }
-        return cls(**options)
+        return cls(**saved)
 
 
 class Options(TypedDict, total=False):

@@ -50,8 +50,7 @@ class Folds:
 
     def held_out(self, fold: int) -> Array:
         """The positions of the examples of a fold."""
-        rows: Array = self.rows[self.of == fold]
-        return rows
+        return np.asarray(self.rows[self.of == fold])
 
     def masked(self, y: Array, fold: int, task: Task) -> Array:
         """The target without the labels of a fold; all labels for the fold -1."""

@@ -21,14 +21,10 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
-from labelgrad.auto.base_models.networks import (
-    Network,
-    TrainedNetwork,
-    network_for,
-    network_inputs,
-)
+from labelgrad.auto.base_models import networks
+from labelgrad.auto.base_models.networks import Network, TrainedNetwork
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.evaluation import Calibration, calibrate
@@ -87,7 +83,7 @@ def distill(
     -------
     Student
     """
-    network = network_for(SUPERVISED, dataset, config, folder=folder)
+    network = networks.network_for(SUPERVISED, dataset, config, folder=folder)
     folds, task, is_raw = ensemble.folds, dataset.task, dataset.raw is not None
     if not is_raw and not dataset.has_encoded_features:
         steps = TABLE_STEPS if config.steps is None else config.steps
@@ -105,42 +101,36 @@ def distill(
         predictions = [ensemble.predict(examples[taught[at : at + PART]], fold) for at in parts]
         outputs = np.concatenate([*predictions, np.zeros((0, task.columns))])[:, : task.outputs]
         targets = torch.from_numpy(np.exp(outputs) if task.classes else outputs).float()
-        module = train(network, Lesson(examples, y, task, taught, targets), config.seed)
+        module = train(network, examples, y, task, taught, targets, config.seed)
         trained.append(network.trained(module, examples, task))
     events.progress("student", students + 1, students + 1)
     *by_fold, final = trained
     return _evaluated(final, by_fold, ensemble, time.perf_counter() - began)
 
 
-@dataclass(frozen=True, eq=False)
-class Lesson:
-    """What one student learns: true labels `y` of examples, and the ensemble's of others."""
+def _train_on_rows(
+    network: Network, examples: Examples, y: Array, task: Task, rows: Array, soft: Tensor, seed: int
+) -> nn.Module:
+    """Train in one go: rows of a table take seconds and need no checkpoints.
 
-    examples: Examples
-    y: Array
-    task: Task
-    rows: Array  # that the ensemble has predicted
-    targets: torch.Tensor  # its probabilities or values of these rows
-
-
-def _train_on_rows(network: Network, lesson: Lesson, seed: int) -> nn.Module:
-    """Train in one go: rows of a table take seconds and need no checkpoints."""
-    task, (x, scale) = lesson.task, network_inputs(lesson.examples)
-    known = np.flatnonzero(task.is_labeled(lesson.y))
-    labels = torch.from_numpy(lesson.y[known])
+    `soft` are the ensemble's probabilities or values of `rows`.
+    """
+    x, scale = networks.network_inputs(examples)
+    known = np.flatnonzero(task.is_labeled(y))
+    labels = torch.from_numpy(y[known])
     true = F.one_hot(labels, task.outputs) if task.classes else labels[:, None]
-    sources = [(lesson.rows, lesson.targets, 1.0), (known, true, TRUE_LABELS)]
+    sources = [(rows, soft, 1.0), (known, true, TRUE_LABELS)]
     sources = [each for each in sources if len(each[0])]
     generator = torch.Generator().manual_seed(seed)
     with one_thread(), random_numbers(torch.device("cpu"), seed):
-        module = network.make(lesson.examples, task).to(network.device).train()
+        module = network.make(examples, task).to(network.device).train()
         optimizer = ADAM(module.parameters())
         for step in range(network.steps):
             for group in optimizer.param_groups:
                 group["lr"] = value_at(network.learning_rate, step)
             drawn = [
-                torch.randint(len(rows), (min(BATCH, len(rows)),), generator=generator)
-                for rows, _, _ in sources
+                torch.randint(len(some), (min(BATCH, len(some)),), generator=generator)
+                for some, _, _ in sources
             ]
             places = [each[0][some.numpy()] for each, some in zip(sources, drawn, strict=True)]
             outputs = module(scale(x[np.concatenate(places)]).to(network.device))  # one pass
@@ -154,25 +144,19 @@ def _train_on_rows(network: Network, lesson: Lesson, seed: int) -> nn.Module:
     return module
 
 
-def _train_on_raw(network: Network, lesson: Lesson, seed: int) -> nn.Module:
+def _train_on_raw(
+    network: Network, examples: Examples, y: Array, task: Task, rows: Array, soft: Tensor, seed: int
+) -> nn.Module:
     """Train on images or tokens, from checkpoint to checkpoint."""
-    targets, rows = lesson.targets, lesson.rows
-    digest = hashlib.blake2b(targets.numpy().tobytes(), digest_size=6).hexdigest()
+    digest = hashlib.blake2b(soft.numpy().tobytes(), digest_size=6).hexdigest()
 
     def objective() -> Objective:
         if not len(rows):  # every example is labeled
             return Supervised()
-        return TRUE_LABELS * Supervised() + Distillation(targets, loss=lesson.task.loss)
+        return TRUE_LABELS * Supervised() + Distillation(soft, loss=task.loss)
 
-    run = network.run(
-        lesson.examples,
-        lesson.y,
-        lesson.task,
-        seed=seed,
-        objective=objective,
-        unlabeled=rows if len(rows) else None,
-        tag=f"student-{digest}",
-    )
+    others, tag = rows if len(rows) else None, f"student-{digest}"
+    run = network.run(examples, y, task, seed=seed, objective=objective, unlabeled=others, tag=tag)
     return run.finish().trainer.evaluated
 
 
@@ -196,11 +180,9 @@ def _evaluated(
 ) -> Student:
     """The student with its out-of-fold predictions, and the temperature or error they tell."""
     task, y, examples = ensemble.task, ensemble.held_out_y, ensemble.dataset.examples
-    out_of_fold, calibration = None, None
-    if by_fold:
-        held_out = [examples[ensemble.folds.held_out(fold)] for fold in range(len(by_fold))]
-        parts = [model.predict(part) for model, part in zip(by_fold, held_out, strict=True)]
-        out_of_fold = np.concatenate(parts)
+    held_out = [examples[ensemble.folds.held_out(fold)] for fold in range(len(by_fold))]
+    parts = [model.predict(part) for model, part in zip(by_fold, held_out, strict=True)]
+    out_of_fold, calibration = np.concatenate(parts) if parts else None, None
     if isinstance(task, Classification):
         if out_of_fold is not None:
             calibration = calibrate(out_of_fold, y)

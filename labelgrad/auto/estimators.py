@@ -12,12 +12,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils import validation
 
 from labelgrad.auto.base_models.registry import base_models
 from labelgrad.auto.config import FitConfig
@@ -64,7 +59,7 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
 
     def _examples(self, X: Any) -> Examples:
         """New rows."""
-        check_is_fitted(self)
+        validation.check_is_fitted(self)
         X = self._checked(X, reset=False)
         if self.columns_ is not None and not _is_frame(X):  # columns by their positions
             columns = dict(zip(self.columns_, X.T, strict=True))
@@ -74,10 +69,12 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """A data frame with columns of any kind, or an array of numbers."""
         if _is_frame(X) and (reset or self.columns_ is not None):
-            _check_feature_names(self, X, reset=reset)
-            _check_n_features(self, X, reset=reset)
+            validation._check_feature_names(self, X, reset=reset)
+            validation._check_n_features(self, X, reset=reset)
             return X
-        return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        return validation.validate_data(
+            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
+        )
 
     def _stack(self, dataset: Dataset, class_prior: Mapping[str, float] | None = None) -> None:
         """Cross-fit and stack the base models, and train the student if it is to predict."""
@@ -108,8 +105,7 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
         return self.ensemble_.predict(dataset.examples[dataset.unlabeled])
 
     def _predict(self, X: Any) -> Array:
-        examples = self._examples(X)
-        return (self.student_ or self.ensemble_).predict(examples)
+        return (self.student_ or self.ensemble_).predict(self._examples(X))
 
     def without(self, *names: str) -> Self:
         """The same estimator without some base models, with new weights; nothing is fitted again.
@@ -201,8 +197,7 @@ class StackedClassifier(PartlyLabeledClassifier, _Stacked):
 
     def predict_proba_by_model(self, X: ArrayLike) -> dict[str, Array]:
         """The same by each base model."""
-        examples = self._examples(X)
-        found = self.ensemble_.base_predictions(examples)
+        found = self.ensemble_.base_predictions(self._examples(X))
         return {name: np.exp(prediction) for name, prediction in found.items()}
 
 

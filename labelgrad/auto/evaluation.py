@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from labelgrad.auto.stacking import Ensemble
 
 LABELS_ONLY, UNLABELED, ENSEMBLE, STUDENT = "labels-only", "unlabeled", "ensemble", "student"
+FIGURES = ("error", "error_low", "error_high", "loss", "calibration_error", "weight", "seconds")
 RESAMPLES, LEVEL = 2000, 0.95
 TEMPERATURE_PENALTY = 50.0  # labels; the ensemble that teaches a student is calibrated already
 PARTS = 5  # of the held-out labels, each calibrated by a temperature of the others
@@ -128,10 +129,8 @@ class Evaluation:
         used = [score for score in models if score.weight]
         if len(used) == 1 < len(models):
             alone = f"tacking is no better than {used[0].name} alone"
-            is_supervised = used[0].group == LABELS_ONLY
-            return (
-                f"The unlabeled data did not help, and s{alone}" if is_supervised else f"S{alone}"
-            )
+            helped = used[0].group != LABELS_ONLY
+            return f"S{alone}" if helped else f"The unlabeled data did not help, and s{alone}"
         if self.difference.low > 0:
             return "The unlabeled data improved on the best supervised model"
         if self.difference.high < 0:
@@ -157,10 +156,8 @@ class Evaluation:
             error = (None,) * 3 if score.error is None else astuple(score.error)
             figures = (score.loss, score.calibration_error, score.weight, score.seconds)
             rows.append((score.name, score.group, *error, *figures, score.name == self.kept))
-        numbers = ("error", "error_low", "error_high", "loss", "calibration_error", "weight")
-        types: dict[str, pl.DataType] = {"model": pl.String(), "group": pl.String()}
-        types |= dict.fromkeys([*numbers, "seconds"], pl.Float64())
-        types["kept"] = pl.Boolean()
+        types: dict[str, Any] = {"model": pl.String, "group": pl.String}
+        types |= dict.fromkeys(FIGURES, pl.Float64) | {"kept": pl.Boolean}
         return pl.DataFrame(rows, types, orient="row")
 
 
@@ -208,10 +205,9 @@ def evaluate(ensemble: Ensemble, student: Student, *, seed: int = 0) -> Evaluati
     resamples = np.stack([np.bincount(each, minlength=units)[unit] for each in drawn])
     if isinstance(task, Classification):
         importance = (ensemble.class_prior / ensemble.prior)[y]
-        majority_error = float(1 - ensemble.class_prior.max())
+        majority = float(1 - ensemble.class_prior.max())
     else:
-        importance = np.ones(len(y))
-        majority_error = float(task.scale * y.std())
+        importance, majority = np.ones(len(y)), float(task.scale * y.std())
     held_out = _HeldOut(task, y, importance, resamples, units < len(y))
     scores = [held_out.scored(score, predictions.get(score.name)) for score in scores]
     supervised = [each for each in scores if each.group == LABELS_ONLY]
@@ -221,16 +217,8 @@ def evaluate(ensemble: Ensemble, student: Student, *, seed: int = 0) -> Evaluati
         one, other = predictions[best], ensemble.out_of_fold
         value = task.error(one, y, importance) - task.error(other, y, importance)
         difference = _quantiles(value, held_out.errors(one) - held_out.errors(other))
-    return Evaluation(
-        task.name,
-        len(y),
-        tuple(scores),
-        STUDENT,
-        majority_error,
-        best,
-        difference,
-        student.calibration,
-    )
+    found = Evaluation(task.name, len(y), tuple(scores), STUDENT, majority, best, difference)
+    return replace(found, calibration=student.calibration)
 
 
 @dataclass(frozen=True, eq=False)

@@ -206,12 +206,13 @@ def _as_onnx(module: nn.Module, inputs: Tensor) -> tuple[bytes, Tensor]:
     content: bytes = program.model_proto.SerializeToString()
     try:
         import onnxruntime
+
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        name = session.get_inputs()[0].name
     except ImportError:  # ONNX's own is slow, and always there
         session = onnx.reference.ReferenceEvaluator(onnx.load_from_string(content))
-        (outputs,) = session.run(None, {session.input_names[0]: inputs.numpy()})
-        return content, torch.from_numpy(outputs)
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    (outputs,) = session.run(None, {session.get_inputs()[0].name: inputs.numpy()})
+        name = session.input_names[0]
+    (outputs,) = session.run(None, {name: inputs.numpy()})
     return content, torch.from_numpy(outputs)
 
 
@@ -222,6 +223,7 @@ def _as_numpy(result: Result, with_encoder: bool) -> tuple[bytes, Array, Array]:
     if not columns or with_encoder:
         raise ValueError("--to numpy is for tables, without --with-encoder; choose torch or onnx.")
     texts = [column.name for column in columns if isinstance(column, Encoded)]
+    plain = [column for column in columns if not isinstance(column, Encoded)]
     if texts:
         raise ValueError(
             f"--to numpy cannot encode texts, and {texts[0]!r} is a column of texts; choose torch "
@@ -231,7 +233,7 @@ def _as_numpy(result: Result, with_encoder: bool) -> tuple[bytes, Array, Array]:
         raise ValueError("--to numpy needs the network mlp or linear; choose torch or onnx.")
     about = {
         "classes": list(task.classes),
-        "columns": [_description(column) for column in columns],
+        "columns": [_description(column) for column in plain],
         **{"factor": model.scale.factor, "shift": model.scale.shift},
         **({} if isinstance(task, Classification) else {"mean": task.mean, "scale": task.scale}),
         **{"temperature": model.temperature, "least": MIN_PROBABILITY},
@@ -245,14 +247,8 @@ def _as_numpy(result: Result, with_encoder: bool) -> tuple[bytes, Array, Array]:
     code = Path(numpy_model.__file__).read_text(encoding="utf-8")
     listed = pformat(about, width=100, sort_dicts=False)
     content = f'{code}\n\nMODEL = Model(\n{listed},\n"""\n{text}""",\n)\n'
-    cells = {column.name: _cells(column) for column in columns}
-    X = np.hstack(
-        [
-            column.encode(column.parse(pl.Series(cells[column.name])))
-            for column in columns
-            if not isinstance(column, Encoded)
-        ]
-    )
+    cells = {column.name: _cells(column) for column in plain}
+    X = np.hstack([each.encode(each.parse(pl.Series(cells[each.name]))) for each in plain])
     found = numpy_model.Model(about, text).predict(cells)
     return content.encode(), found, _predicted(model, Examples(X))
 

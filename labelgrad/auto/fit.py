@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from dataclasses import MISSING, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -116,14 +116,10 @@ def fit(
 
 def _signature() -> inspect.Signature:
     """The signature with every option, for `help(fit)`."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    own = [p for p in inspect.signature(fit).parameters.values() if p.kind != p.VAR_KEYWORD]
-    listed = [
-        inspect.Parameter(each.name, keyword, default=each.default, annotation=each.type)
-        for each in fields(FitConfig)
-        if each.default is not MISSING
-    ]
-    return inspect.Signature([*own, *listed], return_annotation=Result)
+    whole = inspect.signature(fit)
+    *own, _ = whole.parameters.values()
+    listed = inspect.signature(FitConfig).parameters.values()
+    return whole.replace(parameters=[*own, *listed], return_annotation=Result)
 
 
 fit.__signature__ = _signature()  # type: ignore[attr-defined]

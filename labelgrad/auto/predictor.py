@@ -56,8 +56,7 @@ class Predictions:
         return f"Predictions for {len(self):,} example{'' if len(self) == 1 else 's'}"
 
     def _repr_html_(self) -> str:
-        table: str = self.frame()._repr_html_()
-        return table
+        return str(self.frame()._repr_html_())
 
     @property
     def labels(self) -> list[Any]:

@@ -29,8 +29,7 @@ def log_normalize(logits: Array) -> Array:
     array([[0.5, 0.5]])
     """
     shifted = logits - logits.max(-1, keepdims=True)
-    result: Array = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    return result
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
 
 
 def clip_confidence(log_probabilities: Array, least: float | Array = MIN_PROBABILITY) -> Array:
@@ -74,8 +73,7 @@ class Classification:
 
     def is_labeled(self, y: Array) -> Array:
         """Which examples have a label."""
-        labeled: Array = y >= 0
-        return labeled
+        return np.asarray(y >= 0)
 
     def from_outputs(self, outputs: Array, std: float = 1.0) -> Array:
         """The prediction that a network's outputs (n, `outputs`) stand for."""
@@ -84,8 +82,7 @@ class Classification:
 
     def point(self, prediction: Array) -> Array:
         """The most probable target."""
-        most: Array = prediction.argmax(1)
-        return most
+        return np.asarray(prediction.argmax(1))
 
     def losses(self, prediction: Array, y: Array) -> Array:
         """The log loss of each example."""
@@ -93,8 +90,7 @@ class Classification:
 
     def mistakes(self, prediction: Array, y: Array) -> Array:
         """1 for each wrong prediction, and 0 for the others."""
-        wrong: Array = (self.point(prediction) != y).astype(int)
-        return wrong
+        return np.asarray((self.point(prediction) != y).astype(int))
 
     def error(self, prediction: Array, y: Array, weight: Array | None = None) -> float:
         """The share of wrong predictions."""
@@ -154,13 +150,11 @@ class Regression:
     def losses(self, prediction: Array, y: Array) -> Array:
         """The negative log likelihood of each value, without its constant."""
         mean, std = prediction.T
-        result: Array = np.log(std) + ((y - mean) / std) ** 2 / 2
-        return result
+        return np.asarray(np.log(std) + ((y - mean) / std) ** 2 / 2)
 
     def mistakes(self, prediction: Array, y: Array) -> Array:
         """The squared error of each value, in the target's own units."""
-        squares: Array = (self.scale * (prediction[:, 0] - y)) ** 2
-        return squares
+        return np.asarray((self.scale * (prediction[:, 0] - y)) ** 2)
 
     def error(self, prediction: Array, y: Array, weight: Array | None = None) -> float:
         """The root mean squared error, in the target's own units."""
