@@ -105,7 +105,8 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
         return self.ensemble_.predict(dataset.examples[dataset.unlabeled])
 
     def _predict(self, X: Any) -> Array:
-        return (self.student_ or self.ensemble_).predict(self._examples(X))
+        examples = self._examples(X)  # refuses an estimator that is not fitted
+        return (self.student_ or self.ensemble_).predict(examples)
 
     def without(self, *names: str) -> Self:
         """The same estimator without some base models, with new weights; nothing is fitted again.
