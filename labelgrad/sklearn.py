@@ -402,7 +402,8 @@ class LGAClassifier(PartlyLabeledClassifier, _Network):
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> partly = np.where(np.arange(len(y)) % 10 == 0, y, -1)
-    >>> model = LGAClassifier(steps=600, random_state=0).fit(X, partly)
+    >>> model = LGAClassifier(steps=100, learning_rate=5e-3, random_state=0)
+    >>> model = model.fit(X, partly)
     >>> bool(model.score(X, y) > 0.8)
     True
 
@@ -443,7 +444,7 @@ class LGARegressor(PartlyLabeledRegressor, _Network):
     >>> X = rng.normal(size=(200, 3))
     >>> y = X @ [1.0, 2.0, 3.0]
     >>> partly = np.where(np.arange(200) < 30, y, np.nan)
-    >>> model = LGARegressor(steps=500, learning_rate=1e-3, random_state=0).fit(X, partly)
+    >>> model = LGARegressor(steps=150, learning_rate=5e-3, random_state=0).fit(X, partly)
     >>> bool(model.score(X, y) > 0.8)
     True
 

@@ -117,11 +117,11 @@ def pack_arrays(of: HeldOut | UnlabeledPredictions) -> bytes:
     return save_arrays({name: np.ascontiguousarray(one) for name, one in arrays.items()})
 
 
-def _unpack_arrays(content: bytes) -> dict[str, Any]:
-    """The fields of an object that `pack_arrays` wrote."""
+def _unpack_arrays(content: bytes, evaluation: Evaluation) -> dict[str, Any]:
+    """The fields of an object that `pack_arrays` wrote; a file has its arrays in no order."""
     arrays: dict[str, Any] = load_arrays(content)
-    models = [name for name in arrays if name.startswith(BY)]
-    return {"predictions": {name.removeprefix(BY): arrays.pop(name) for name in models}} | arrays
+    models = [score.name for score in evaluation.scores if BY + score.name in arrays]
+    return {"predictions": {name: arrays.pop(BY + name) for name in models}} | arrays
 
 
 @dataclass(frozen=True)
@@ -431,10 +431,10 @@ def read_result(manifest: Manifest, network: Any, options: Mapping[str, Any]) ->
             raise ValueError("its examples are not those of the run")
         changed = digest_of_file(path) != manifest.files.get(LABELS)
     with manifest.using(HELD_OUT):
-        held_out = HeldOut(**_unpack_arrays(manifest.read(HELD_OUT)))
+        held_out = HeldOut(**_unpack_arrays(manifest.read(HELD_OUT), evaluation))
         held_out.check(len(labels), predictor.task.columns)
     with manifest.using(PREDICTIONS):
-        predictions = UnlabeledPredictions(**_unpack_arrays(manifest.read(PREDICTIONS)))
+        predictions = UnlabeledPredictions(**_unpack_arrays(manifest.read(PREDICTIONS), evaluation))
         predictions.check(len(labels))
     ensemble = partial(read_ensemble, manifest, predictor)
     return Result(

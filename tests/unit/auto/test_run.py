@@ -82,6 +82,9 @@ def test_every_file_has_a_digest(whole):
 
 def test_a_loaded_result_is_the_one_that_was_saved(saved):
     X, fitted, loaded = arrays()[0], saved, load(saved.folder)
+    for name in ("held_out", "base_model_predictions"):
+        models, again = (list(getattr(one, name).predictions) for one in (fitted, loaded))
+        assert models == again  # in the same order
     assert loaded.labels.equals(fitted.labels)
     assert loaded.summary == fitted.summary
     assert loaded.config == fitted.config
