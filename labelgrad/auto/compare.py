@@ -21,7 +21,7 @@ from joblib import effective_n_jobs
 
 from labelgrad.auto.assemble import subsample
 from labelgrad.auto.base_models.base import BaseModel
-from labelgrad.auto.base_models.registry import base_models, default_base_models
+from labelgrad.auto.base_models.registry import base_models
 from labelgrad.auto.config import FitConfig, Options, listed_names
 from labelgrad.auto.cross_fit import cross_fit, label_groups, make_folds
 from labelgrad.auto.data.dataset import Dataset, read
@@ -127,8 +127,8 @@ def compare(
     data, y
         As in `labelgrad.fit`.
     models
-        Names of base models and of training methods such as "lga+vat"; by default the base models
-        that `fit` would stack.
+        Names of base models and of training methods such as "lga+vat"; by default `base_models`, or
+        else those that `fit` would stack.
     seeds
         How often the labels are dealt into folds and each model is fitted with another seed.
     out
@@ -157,10 +157,11 @@ def compare(
     check_count("seeds", seeds)
     config = (config or FitConfig()).override(options)
     dataset = subsample(read(data, y, config, events), config).dataset
-    names = default_base_models(dataset) if models is None else listed_names(models) or ()
+    names = config.base_models if models is None else listed_names(models)
     fitted = base_models(names, config, dataset)
     if len(fitted) < 2:
-        raise ValueError(f"`models` must name two or more different models, got {names}.")
+        got = ", ".join(model.name for model in fitted) or "none"
+        raise ValueError(f"`models` must name two or more different models, got {got}.")
     if not len(make_folds(dataset.y, dataset.task, 0, label_groups(dataset)[0])):
         raise ValueError(
             f"None of the {len(dataset.labeled)} labels can be held out: a comparison needs two "

@@ -42,7 +42,6 @@ def predict(model: nn.Module, x: Tensor | Examples, *, batch_size: int = 1000) -
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     if not isinstance(x, Tensor | Examples):
         x = as_tensor("x", x)
-    batch_size = min(batch_size, getattr(model, "at_once", batch_size))  # of large networks
     parts = x.split(batch_size) if isinstance(x, Tensor) else x.parts(batch_size)
     with evaluating(model):
         return torch.cat([as_outputs(model(part.to(device))).to(part.device) for part in parts])

@@ -26,7 +26,7 @@ def test_the_best_is_found_and_told_from_chance():
 
 def test_values_and_training_methods_are_compared_too():
     X, y = arrays(rows=80, labeled=40, values=True)
-    found = compare(X, y, models=["linear", "majority", "lga"], seeds=2, steps=20)
+    found = compare(X, y, base_models="linear,majority,lga", seeds=2, steps=20)
     assert found.best.name == "linear"
     assert {model.name for model in found.models} == {"linear", "majority", "lga"}
 
