@@ -1,6 +1,7 @@
 """Small networks, batches and objectives that many tests need."""
 
 import os
+import sys
 
 import pytest
 import torch
@@ -27,6 +28,14 @@ def few_base_models():
         patch.setattr(registry, "DEFAULT", dict.fromkeys(registry.DEFAULT, FEW))
         patch.setattr(registry, "WHERE_INSTALLED", ())
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def workers_of_its_own():
+    """No module finds processes that another one has started, and that may have waited too long."""
+    yield
+    if loky := sys.modules.get("joblib.externals.loky"):
+        loky.get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
 WIDTH = 3  # classes or targets in every small problem
