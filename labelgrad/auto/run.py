@@ -306,7 +306,7 @@ def _check_usable(folder: Path, *, resume: bool) -> dict[str, Any]:
             raise ValueError(f"{folder} holds {what}; choose another folder.")
         return {}
     if not resume:
-        raise ValueError(f"{folder} already holds a run; continue it with --resume, or choose another folder.")
+        raise ValueError(f"{folder} already holds a run; use --resume, or choose another folder.")
     saved = _read_sealed(path)
     for name, kind in (("config", dict), ("fingerprint", str), ("checkpoints", list)):
         if not isinstance(saved.get(name), kind):
