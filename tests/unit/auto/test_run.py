@@ -216,7 +216,7 @@ def test_a_folder_with_files_of_somebody_else_is_left_alone(tmp_path):
 
 
 def test_a_run_is_not_overwritten_and_a_missing_one_not_resumed(run, tmp_path):
-    with pytest.raises(ValueError, match="already holds a run; resume it"):
+    with pytest.raises(ValueError, match="already holds a run; use --resume"):
         small_fit(*arrays(), out=run)
     with pytest.raises(FileNotFoundError, match=r"no run folder .* to resume"):
         small_fit(*arrays(), out=tmp_path / "nowhere", resume=True)
