@@ -8,7 +8,7 @@ import torch
 from hypothesis import settings
 from torch import Tensor, nn
 
-from labelgrad import Batch, CrossEntropy, SquaredError, Step
+from labelgrad import Batch, CrossEntropy, SquaredError, Step, methods
 from labelgrad.auto.base_models import registry
 
 settings.register_profile("shared-machine", deadline=None, max_examples=50)
@@ -27,6 +27,15 @@ def few_base_models():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "DEFAULT", dict.fromkeys(registry.DEFAULT, FEW))
         patch.setattr(registry, "WHERE_INSTALLED", ())
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def methods_of_its_own():
+    """No module knows the methods that another one has registered."""
+    methods.every_method()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(methods, "_registered", dict(methods._registered))
         yield
 
 

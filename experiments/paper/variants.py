@@ -47,7 +47,7 @@ class Agreeing(LGA):
         return Labeled(labels, (labels * predicted).sum(1) * losses)
 
 
-def lga_agreeing(problem: Problem, speed: float) -> Objective:
+def lga_agreeing(problem: Problem, speed: float = 1.0) -> Objective:
     """The labels of `lga`, weighted by y · p."""
     like = lga(problem, speed)
     assert isinstance(like, LGA)
