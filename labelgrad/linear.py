@@ -23,7 +23,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -158,11 +158,13 @@ def logistic_path(X: Array, target: Array) -> Array:
         def loss(flat: Array, strength: float = strength) -> tuple[float, Array]:
             head = flat.reshape(size)
             logits, weight = inputs @ head, head[:-1] / strength
-            total = logsumexp(logits, axis=1)
-            gradient = inputs.T @ (np.exp(logits - total[:, None]) - target)
+            logits -= logits.max(1, keepdims=True)
+            odds = np.exp(logits)
+            total = odds.sum(1, keepdims=True)
+            gradient = inputs.T @ (odds / total - target)
             gradient[:-1] += weight
-            value = total.sum() - (logits * target).sum() + 0.5 * (weight * head[:-1]).sum()
-            return float(value), gradient.ravel()
+            value = np.log(total).sum() - (logits * target).sum()
+            return float(value + 0.5 * (weight * head[:-1]).sum()), gradient.ravel()
 
         flat = minimize(loss, flat, jac=True, method="L-BFGS-B", options=OPTIONS).x
         found.append(flat.reshape(size))
