@@ -1,13 +1,16 @@
 """What unlabeled examples tell of the classes: how frequent each is, and whether there are others.
 
 Labels drawn at random have the class frequencies of the data. Ten labels of each class do not.
-Saerens et al., "Adjusting the outputs of a classifier to new a priori probabilities" (2002): EM
-finds the prior under which the predictions for unlabeled examples are most likely,
+Saerens et al., "Adjusting the outputs of a classifier to new a priori probabilities" (2002): under
+another prior π than that of the labels, π⁰, predictions become
 
-    p'(c|x) ∝ p(c|x) · π_c / π⁰_c          π_c ∝ mean_x p'(c|x) + penalty · π⁰_c
+    p'(c|x) ∝ p(c|x) · π_c / π⁰_c          π_c ∝ mean_x p'(c|x)
 
-with a penalty towards the labels' own frequencies π⁰. A classifier's errors move the estimate,
-too, so it is used only where it differs by more than they explain.
+and EM finds the prior under which they are most likely. As few labels leave it uncertain, ensembles
+average over priors of its posterior, by Gibbs sampling: classes of m unlabeled examples are drawn
+from p'(c|x), and then the prior from Dirichlet(1 + their counts). A model learned p(c|x)/π⁰ from n
+labels, and its errors do not average out over more examples, so m = n/2. That is a choice: a larger
+m follows the examples where classes are rare, and errs where they are equally frequent.
 
 Examples of classes that nobody labeled are far from all labeled examples. Let L be the distances of
 labeled examples to the nearest other one, and U those of the unlabeled examples, which are a
@@ -26,8 +29,8 @@ import numpy as np
 
 from labelgrad.auto.task import Array, log_normalize
 
-PENALTY = 0.2  # share of all examples that have the labels' frequencies in any case
-ERROR_MARGIN = 1.5  # times the error rate is how far the estimate must lie from the labels'
+EVIDENCE = 0.5  # unlabeled examples for each label that tell of the prior
+DISCARDED, DRAWS, THINNING = 50, 30, 5  # of the Gibbs sampler; one step in five is kept
 ITERATIONS, TOLERANCE, MIN_SHARE = 500, 1e-7, 1e-4
 UNLIKELY = 1.64  # standard errors that U must exceed L by, or all classes count as known
 CENTRE = (0.3, 0.4, 0.5, 0.6, 0.7)  # quantiles of L
@@ -43,19 +46,17 @@ def label_prior(y: Array, classes: int) -> Array:
     return np.asarray(counts / counts.sum())
 
 
-def estimate_class_prior(
-    log_probabilities: Array, prior: Array, *, penalty: float = PENALTY
-) -> Array:
+def estimate_class_prior(log_probabilities: Array, prior: Array) -> Array:
     """The prior under which predictions that assume `prior` are most likely.
 
     >>> rare = np.log(np.array([[0.99, 0.01]] * 9 + [[0.01, 0.99]]))
-    >>> estimate_class_prior(rare, np.array([0.5, 0.5]), penalty=0).round(2)
+    >>> estimate_class_prior(rare, np.array([0.5, 0.5])).round(2)
     array([0.91, 0.09])
     """
     estimate, evidence = prior, log_probabilities - np.log(prior)
     for _ in range(ITERATIONS):
         each = np.exp(log_normalize(evidence + np.log(estimate)))
-        counts = np.maximum(each.mean(0) + penalty * prior, MIN_SHARE)
+        counts = np.maximum(each.mean(0), MIN_SHARE)
         moved = counts / counts.sum()
         if abs(moved - estimate).max() < TOLERANCE:
             break
@@ -63,21 +64,39 @@ def estimate_class_prior(
     return estimate
 
 
-def estimate_by_class(log_probabilities: Array, y: Array, error: float) -> Array:
-    """The estimate where every class has equally many labels `y`, unless errors explain it.
+def plausible_class_priors(log_probabilities: Array, y: Array) -> Array:
+    """Priors of the posterior, where every class has equally many labels `y`.
 
-    Then it is the labels' own prior; `error` is the error rate of the predictions.
+    Parameters
+    ----------
+    log_probabilities : array of shape (n, classes)
+        Predictions of unlabeled examples that assume the frequencies of the labels.
+    y : array of shape (labels,)
+        The labels.
 
+    Returns
+    -------
+    array of shape (draws, classes)
+
+    Examples
+    --------
     >>> rare = np.log(np.array([[0.99, 0.01]] * 9 + [[0.01, 0.99]]))
-    >>> estimate_by_class(rare, np.array([0, 1] * 20), error=0.01).round(1)
-    array([0.8, 0.2])
-    >>> estimate_by_class(rare, np.array([0, 1] * 20), error=0.5).round(1)
-    array([0.5, 0.5])
+    >>> plausible_class_priors(rare, np.array([0, 1] * 20)).mean(0).round(1)
+    array([0.9, 0.1])
+    >>> plausible_class_priors(rare, np.array([0, 1] * 2)).mean(0).round(1)
+    array([0.7, 0.3])
     """
-    prior = label_prior(y, log_probabilities.shape[1])
-    estimate = estimate_class_prior(log_probabilities, prior)
-    apart = abs(estimate - prior).sum() / 2
-    return estimate if apart > ERROR_MARGIN * (error + 1 / len(y)) else prior
+    rng = np.random.default_rng(0)
+    classes, count = log_probabilities.shape[1], max(1, round(EVIDENCE * len(y)))
+    prior = label_prior(y, classes)
+    ratios, drawn = np.exp(log_probabilities) / prior, []
+    for _ in range(DISCARDED + DRAWS * THINNING):
+        cumulative = (ratios[rng.integers(len(ratios), size=count)] * prior).cumsum(1)
+        of = (cumulative < rng.random((count, 1)) * cumulative[:, -1:]).sum(1)
+        prior = np.maximum(rng.dirichlet(1.0 + np.bincount(of, minlength=classes)), MIN_SHARE)
+        prior /= prior.sum()
+        drawn.append(prior)
+    return np.stack(drawn[DISCARDED::THINNING])
 
 
 def probability_known(labeled: Array, unlabeled: Array, weights: Array) -> Array:

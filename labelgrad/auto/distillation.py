@@ -43,7 +43,7 @@ PART = 20_000  # examples that are predicted at once
 TRUE_LABELS = 0.1  # weight of their loss
 MIN_ROWS = 5000  # that the student of a table learns from, mixed ones included
 MIXED_SHARE = 0.25  # of a mixed row's columns come from the second row
-BATCH, TABLE_STEPS, TABLE_RATE = 128, 1000, 2e-3  # the rate falls along a cosine
+BATCH, TABLE_STEPS, TABLE_RATE = 128, 500, 4e-3  # the rate falls along a cosine
 
 
 @dataclass(frozen=True, eq=False)

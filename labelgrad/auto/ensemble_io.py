@@ -90,13 +90,13 @@ class Index:
     """The content of `ensemble.json`."""
 
     prior: tuple[float, ...]
-    class_prior: tuple[float, ...]
+    class_priors: tuple[tuple[float, ...], ...]  # plausible ones of all examples
     models: tuple[Entry, ...]
     sklearn: str = ""
 
     def check(self, task: Task) -> None:
         """Refuse an index that is not of a run with this task."""
-        for shares in (self.prior, self.class_prior):
+        for shares in (self.prior, *self.class_priors):
             if len(shares) != len(task.classes) or not all(0 < share <= 1 for share in shares):
                 raise ValueError(f"it needs the frequencies of {len(task.classes)} classes")
         if not 0 < len(self.models) == len({entry.name for entry in self.models}):
@@ -147,8 +147,9 @@ def pack_ensemble(ensemble: Ensemble) -> tuple[dict[str, bytes], list[str]]:
             continue
         entries.append(Entry(each.name, weight, kind, factor))
         files[_file(len(entries), entries[-1])] = content
-    prior, class_prior = tuple(ensemble.prior.tolist()), tuple(ensemble.class_prior.tolist())
-    index = Index(prior, class_prior, tuple(entries), sklearn.__version__)
+    class_priors = tuple(map(tuple, ensemble.class_priors.tolist()))
+    prior = tuple(ensemble.prior.tolist())
+    index = Index(prior, class_priors, tuple(entries), sklearn.__version__)
     return {**files, INDEX: json_bytes(asdict(index))}, notes
 
 
@@ -183,9 +184,9 @@ def read_ensemble(manifest: Manifest, predictor: Predictor) -> Ensemble:
     nothing = np.zeros(0, dtype=np.int64)
     X = np.zeros((0, 0), dtype=np.float32)
     dataset = Dataset(X, task.unlabeled(0), task, [], predictor.preprocessor)
-    prior, class_prior = np.array(index.prior), np.array(index.class_prior)
+    prior, class_priors = np.array(index.prior), np.array(index.class_priors)
     folds = Folds(nothing, nothing)
-    return Ensemble(fits, weights, [], prior, class_prior, none, dataset, folds)
+    return Ensemble(fits, weights, [], prior, class_priors, none, dataset, folds)
 
 
 def _state(fitted: FittedModel) -> tuple[str, dict[str, Any]]:

@@ -86,12 +86,13 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
             steps=self.steps,
             seed=as_seed(self.random_state),
             workers=self.workers,
+            class_prior=class_prior,
         )
         groups, _ = label_groups(dataset)
         folds = make_folds(dataset.y, dataset.task, config.seed, groups)
         models = base_models(config.base_models, config, dataset)
         fits, notes = cross_fit(models, dataset, folds, config)
-        self.ensemble_ = stack(fits, dataset, folds, class_prior)
+        self.ensemble_ = stack(fits, dataset, folds, config)
         self.student_ = None
         if self.predictor == "student":
             self.student_ = distill(self.ensemble_, dataset, config).network

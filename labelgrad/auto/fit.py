@@ -95,7 +95,7 @@ def fit(
             events.note(note)
 
         cross_fits, left_out = cross_fit(models, train, folds, config, events)
-        ensemble = stack(cross_fits, train, folds, config.class_prior)
+        ensemble = stack(cross_fits, train, folds, config)
         student = distill(ensemble, train, config, folder=checkpoints, events=events)
         evaluation = evaluate(ensemble, student, seed=config.seed)
 

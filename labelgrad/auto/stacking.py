@@ -14,19 +14,21 @@ out-of-fold predictions plus two penalties, each with the strength of two labels
 
 so that few labels leave equal shares and a scale near one: predictions never shrink to the prior.
 The out-of-fold prediction of the ensemble uses, for each fold, weights fitted on the other folds.
-Where choosing one model has the lower loss, that model gets all the weight; the choice is
-cross-validated as the weights are.
+Where choosing one model has a lower loss by more than a standard error, that model gets all the
+weight; the choice is cross-validated as the weights are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 
 from labelgrad.auto.base_models.base import in_parts
-from labelgrad.auto.class_prior import estimate_by_class, label_prior
+from labelgrad.auto.class_prior import label_prior, plausible_class_priors
+from labelgrad.auto.config import FitConfig
 from labelgrad.auto.cross_fit import CrossFit, Folds
 from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.task import Array, Classification, Task, clip_confidence, log_normalize
@@ -36,7 +38,7 @@ MAX_SCALE, MIN_WEIGHT = 5.0, 2e-3  # smaller ones become zero
 UNTRUSTED = 1e-3  # share that a model starts from which must prove itself, per share of the others
 MIN_PROBABILITY = 0.01  # that a model may give one of few balanced classes
 MIN_PRECISION = 1e-9  # below, nothing is known of a value beyond its standardization
-MAX_FOR_PRIOR = 50_000  # unlabeled examples that the class prior is estimated on
+MAX_FOR_PRIOR = 10_000  # unlabeled examples that the class prior is estimated on
 
 
 def combine(predictions: Array, weights: Array, prior: Array) -> Array:
@@ -93,24 +95,27 @@ def stacked_weights(predictions: Array, y: Array, start: Array, prior: Array, ta
 def fit_weights(
     predictions: Array, y: Array, fold: Array, start: Array, prior: Array, task: Task
 ) -> Array:
-    """Stacked weights, or all weight on the best model if choosing one has the lower loss.
+    """Stacked weights, or all weight on the best model if choosing one is clearly better.
 
     Both are cross-validated: weights and choice are made on the other folds, since the best of
-    several models seems better than it is. Models that start from a small share are not used alone.
+    several models seems better than it is. Choosing must lower the loss by a standard error.
+    Models that start from a small share are not used alone.
     """
     weights = stacked_weights(predictions, y, start, prior, task)
     alone = np.flatnonzero(start == start.max())
     if len(start) < 2 or len(np.unique(fold)) < 2:
         return weights
     losses = np.stack([task.losses(predictions[place], y) for place in alone])  # (models, labels)
-    gain = 0.0
+    gains = np.zeros(len(y))  # by choosing one
     for one in np.unique(fold):
         mine = fold == one
         others = stacked_weights(predictions[:, ~mine], y[~mine], start, prior, task)
         chosen = losses[:, ~mine].sum(1).argmin()
         stacked = task.losses(combine(predictions[:, mine], others, prior), y[mine])
-        gain += float((stacked - losses[chosen, mine]).sum())
-    return np.eye(len(start))[alone[losses.sum(1).argmin()]] if gain > 0 else weights
+        gains[mine] = stacked - losses[chosen, mine]
+    if gains.mean() <= gains.std() / np.sqrt(len(y)):
+        return weights
+    return np.asarray(np.eye(len(start))[alone[losses.sum(1).argmin()]])
 
 
 def _clipped(predictions: Sequence[Array], prior: Array) -> Array:
@@ -124,34 +129,43 @@ def _clipped(predictions: Sequence[Array], prior: Array) -> Array:
     return clip_confidence(stacked, min(MIN_PROBABILITY, 0.1 / classes) * classes * prior)
 
 
-def _adjusted(prediction: Array, prior: Array, class_prior: Array) -> Array:
-    """Log-probabilities under `prior` as those under `class_prior`; values stay."""
-    return clip_confidence(prediction + np.log(class_prior / prior)) if len(prior) else prediction
+def _adjusted(prediction: Array, prior: Array, class_priors: Array) -> Array:
+    """Log-probabilities under `prior` as those under `class_priors`, averaged; values stay."""
+    if not len(prior):
+        return prediction
+    each = (log_normalize(prediction + np.log(other / prior)) for other in class_priors)
+    return clip_confidence(log_normalize(reduce(np.logaddexp, each)))
 
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
     """Base models with their weights.
 
-    `prior` is the class prior of the labels and `class_prior` that of all examples, as given or
-    estimated; predictions are adjusted from one to the other. Both are empty for regression.
+    `prior` is the class prior of the labels; `class_priors` are plausible ones of all examples, or
+    the one that is known. Predictions are adjusted to each of them and averaged. For regression
+    they are empty.
     """
 
     cross_fits: Sequence[CrossFit]
     weights: dict[str, float]
     fold_weights: Sequence[Array]  # by fold, fitted on the others
     prior: Array
-    class_prior: Array
+    class_priors: Array  # (plausible, classes)
     out_of_fold: Array  # (held-out labels, columns)
     dataset: Dataset  # that the base models were fitted on
     folds: Folds
-    given_prior: Mapping[str, float] | None = None
+    config: FitConfig = field(default_factory=FitConfig)
     notes: Sequence[str] = ()
 
     @property
     def task(self) -> Task:
         """What is predicted."""
         return self.dataset.task
+
+    @property
+    def class_prior(self) -> Array:
+        """The mean of the plausible class priors of all examples."""
+        return np.asarray(self.class_priors.mean(0))
 
     @property
     def held_out_y(self) -> Array:
@@ -177,7 +191,7 @@ class Ensemble:
         """The combined prediction from those of the base models."""
         weights = np.array(list(self.weights.values())) if fold < 0 else self.fold_weights[fold]
         clipped = _clipped([predictions[name] for name in self.weights], self.prior)
-        return _adjusted(combine(clipped, weights, self.prior), self.prior, self.class_prior)
+        return _adjusted(combine(clipped, weights, self.prior), self.prior, self.class_priors)
 
     def without(self, *names: str) -> Ensemble:
         """The ensemble of the other base models, with weights of their own."""
@@ -188,14 +202,14 @@ class Ensemble:
                 f"`names` must be some, not all, of the base models {', '.join(self.weights)}, "
                 f"got {', '.join(names)}."
             )
-        return stack(others, self.dataset, self.folds, self.given_prior)
+        return stack(others, self.dataset, self.folds, self.config)
 
 
 def stack(
     cross_fits: Sequence[CrossFit],
     dataset: Dataset,
     folds: Folds,
-    class_prior: Mapping[str, float] | None = None,
+    config: FitConfig | None = None,
 ) -> Ensemble:
     """Fit the weights of base models to their out-of-fold predictions.
 
@@ -208,8 +222,9 @@ def stack(
         has equally many labels.
     folds : Folds
         Which labels were held out together.
-    class_prior : mapping of class to float, optional
-        The frequency of each class among all examples, if it is known.
+    config : FitConfig, optional
+        Its `class_prior` is the frequency of each class among all examples, if it is known, and
+        `label_sampling` says whether labels have these frequencies.
 
     Returns
     -------
@@ -241,32 +256,32 @@ def stack(
             f"predictions."
         )
     named = {each.name: float(each_w) for each, each_w in zip(cross_fits, weights, strict=True)}
-    shares = prior, prior  # of the labels, and of all examples until they are known
-    ensemble = Ensemble(cross_fits, named, fold_weights, *shares, out_of_fold, dataset, folds)
-    ensemble = replace(ensemble, given_prior=class_prior, notes=notes)
-    return _with_class_prior(ensemble) if is_classes else ensemble
+    priors = prior, prior[None]  # of the labels, and of all examples until they are known
+    ensemble = Ensemble(cross_fits, named, fold_weights, *priors, out_of_fold, dataset, folds)
+    ensemble = replace(ensemble, config=config or FitConfig(), notes=notes)
+    return _with_class_priors(ensemble) if is_classes else ensemble
 
 
-def _with_class_prior(ensemble: Ensemble) -> Ensemble:
-    """The ensemble for the class prior of all examples, as given or estimated."""
-    dataset, prior, notes = ensemble.dataset, ensemble.prior, list(ensemble.notes)
-    classes, unlabeled, y = dataset.task.classes, dataset.unlabeled, ensemble.held_out_y
-    labels = dataset.y[dataset.labeled]
-    class_prior, counts = prior, np.bincount(labels, minlength=len(classes))
-    if ensemble.given_prior is not None:
-        given = np.array([ensemble.given_prior.get(name, 0.0) for name in classes])
-        class_prior = np.maximum(given, 1e-6) / np.maximum(given, 1e-6).sum()
-    elif counts.min() == counts.max() and len(unlabeled):
-        error = dataset.task.error(ensemble.out_of_fold, y) if len(y) else 1.0
+def _with_class_priors(ensemble: Ensemble) -> Ensemble:
+    """The ensemble for the class priors of all examples, as given or estimated."""
+    dataset, prior, config = ensemble.dataset, ensemble.prior, ensemble.config
+    classes, unlabeled, notes = dataset.task.classes, dataset.unlabeled, list(ensemble.notes)
+    labels, class_priors = dataset.y[dataset.labeled], prior[None]
+    counts = np.bincount(labels, minlength=len(classes))
+    if config.class_prior is not None:
+        given = np.array([config.class_prior.get(name, 0.0) for name in classes])
+        class_priors = np.maximum(given, 1e-6)[None] / np.maximum(given, 1e-6).sum()
+    elif counts.min() == counts.max() and len(unlabeled) and config.label_sampling != "random":
         some = unlabeled[:: -(-len(unlabeled) // MAX_FOR_PRIOR)]
-        class_prior = estimate_by_class(ensemble.predict(dataset.examples[some]), labels, error)
-        if abs(class_prior - prior).max() > 0.01:
-            shares = list(zip(classes, class_prior, strict=True))[:10]
-            listed = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares)
+        class_priors = plausible_class_priors(ensemble.predict(dataset.examples[some]), labels)
+        mean, std = class_priors.mean(0), class_priors.std(0)
+        if (abs(mean - prior) > 2 * std).any():
+            shares = list(zip(classes, mean, std, strict=True))[:10]
+            listed = ", ".join(f"{name} {100 * m:.0f} ± {100 * s:.0f} %" for name, m, s in shares)
             notes.append(
                 f"Every class has equally many labels, but not equally many examples: the class "
-                f"prior is estimated as {listed}{' …' if len(class_prior) > 10 else ''}; set it "
+                f"prior is estimated as {listed}{' …' if len(classes) > 10 else ''}; set it "
                 f"with `class_prior` if you know better."
             )
-    out_of_fold = _adjusted(ensemble.out_of_fold, prior, class_prior)
-    return replace(ensemble, class_prior=class_prior, out_of_fold=out_of_fold, notes=notes)
+    out_of_fold = _adjusted(ensemble.out_of_fold, prior, class_priors)
+    return replace(ensemble, class_priors=class_priors, out_of_fold=out_of_fold, notes=notes)

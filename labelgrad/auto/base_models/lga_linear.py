@@ -174,7 +174,7 @@ def has_rare_class(X: Array, labels: Array, classes: int) -> Array:
         model = LogisticRegression(max_iter=300).fit(labeled[y >= 0], y[y >= 0])
         logs = clip_confidence(model.predict_log_proba(unlabeled))
         prior = label_prior(y[y >= 0], classes)
-        apart = abs(estimate_class_prior(logs, prior, penalty=0.0) - prior).sum() / 2
+        apart = abs(estimate_class_prior(logs, prior) - prior).sum() / 2
         found[path] = apart > PRIOR_MARGIN * (1 - np.exp(logs.max(1))).mean()
     return found
 

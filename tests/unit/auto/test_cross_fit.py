@@ -39,7 +39,7 @@ def table(task: Task, n: int = 120, labels: int = 24, seed: int = 0) -> tuple[Da
 
 Task, Fits = Classification | Regression, tuple[SimpleNamespace, Dataset, np.ndarray]
 TWO = Classification(("no", "yes"))
-QUICK = FitConfig(base_models="linear, extra trees, neighbours", steps=60)
+QUICK = FitConfig(base_models="linear, extra trees, neighbours", steps=60, label_sampling="random")
 TWO_WORKERS = FitConfig(workers=2)
 
 
@@ -49,7 +49,7 @@ def fit_all(dataset: Dataset, config: FitConfig = QUICK) -> SimpleNamespace:
     folds = make_folds(dataset.y, task, config.seed)
     models = base_models(config.base_models, config, dataset)
     fits, _ = cross_fit(models, dataset, folds, config)
-    ensemble = stack(fits, dataset, folds, config.class_prior)
+    ensemble = stack(fits, dataset, folds, config)
     student = distill(ensemble, dataset, config)
     scores = evaluate(ensemble, student)
     return SimpleNamespace(folds=folds, ensemble=ensemble, student=student, evaluation=scores)
@@ -185,7 +185,7 @@ def test_a_model_that_takes_too_long_in_a_worker_is_killed() -> None:
 
 def test_weights_for_a_fold_never_saw_its_labels(classes: Fits) -> None:
     ensemble = classes[0].ensemble
-    dataset, folds, equal = ensemble.dataset, ensemble.folds, {"no": 0.5, "yes": 0.5}
+    dataset, folds, equal = ensemble.dataset, ensemble.folds, FitConfig(label_sampling="random")
     others_changed = False
     for fold in range(len(folds)):
         rows, permuted = folds.held_out(fold), dataset.y.copy()
@@ -281,9 +281,23 @@ def test_an_untrusted_model_must_earn_its_weight() -> None:
     assert weights["b"] > 0.5
 
 
+def test_one_model_is_chosen_only_where_stacking_is_clearly_worse() -> None:
+    rng = np.random.default_rng(0)
+    y, of = np.arange(20) % 2, np.arange(20) // 2 % 4
+    even, start = np.array([0.5, 0.5]), np.full(8, 1 / 8)
+    likely = np.log([[0.7, 0.3], [0.3, 0.7]])
+    good = np.log([[0.9, 0.1], [0.1, 0.9]])[np.where(np.arange(20) % 10, y, 1 - y)]
+    noise = likely[rng.integers(2, size=(7, 20))]
+    weights = fit_weights(np.stack([good, *noise]), y, of, start, even, TWO)
+    assert weights.tolist() == [1.0] + 7 * [0.0]  # few labels leave every model its share
+    alike = likely[np.where(rng.random((8, 20)) < 0.7, y, 1 - y)]  # they err independently
+    assert (fit_weights(alike, y, of, start, even, TWO) > 0).all()
+
+
 def test_a_known_class_prior_moves_predictions(classes: Fits) -> None:
     fitted, dataset, _ = classes
-    rare = stack(fitted.ensemble.cross_fits, dataset, fitted.folds, {"no": 0.9, "yes": 0.1})
+    known = FitConfig(class_prior={"no": 0.9, "yes": 0.1})
+    rare = stack(fitted.ensemble.cross_fits, dataset, fitted.folds, known)
     before = np.exp(fitted.ensemble.predict(dataset.examples)).mean(0)
     assert np.exp(rare.predict(dataset.examples)).mean(0)[0] > before[0] + 0.1
     np.testing.assert_allclose(rare.class_prior, [0.9, 0.1])
@@ -295,7 +309,8 @@ def test_the_class_prior_of_evenly_drawn_labels_is_estimated() -> None:
     X = (rng.normal(size=(400, 2)) + 5 * truth[:, None]).astype(np.float32)
     y = np.where(np.arange(400) < 40, truth, -1)
     dataset = Dataset(X / 3, y, TWO, [str(i) for i in range(400)], None)  # type: ignore[arg-type]
-    fitted = fit_all(dataset, QUICK.override({"base_models": ("linear", "neighbours")}))
+    options = {"base_models": ("linear", "neighbours"), "label_sampling": "unknown"}
+    fitted = fit_all(dataset, QUICK.override(options))
     assert fitted.ensemble.class_prior[0] > 0.75
     assert any("class prior" in note for note in fitted.ensemble.notes)
     assert fitted.evaluation.majority_error == pytest.approx(1 - fitted.ensemble.class_prior[0])
@@ -321,8 +336,10 @@ def test_the_evaluation_tells_what_came_of_it(classes: Fits) -> None:
     assert ((board["error_low"] <= board["error"]) & (board["error"] <= board["error_high"])).all()
     assert board.filter(kept=True)["model"].to_list() == ["student"]
     assert board.filter(group="labels-only").height == 2
-    assert "stacking is no better than extra trees alone" in evaluation.summary
     assert "majority class" in evaluation.summary
+    alone = {"linear": 0.0, "extra trees": 1.0, "neighbours": 0.0}
+    chosen = evaluate(replace(classes[0].ensemble, weights=alone), classes[0].student)
+    assert "stacking is no better than extra trees alone" in chosen.summary
     assert evaluation.estimate.name == "student"
 
 

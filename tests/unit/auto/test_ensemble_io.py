@@ -86,7 +86,7 @@ def refusal(few, tmp_path):
         lambda saved: saved["models"].clear(),
         lambda saved: saved["models"].append(saved["models"][0]),
         lambda saved: saved.update(prior=[0.5]),
-        lambda saved: saved.pop("class_prior"),
+        lambda saved: saved.pop("class_priors"),
     ],
 )
 def test_an_index_with_wild_values_is_refused(refusal, change):
