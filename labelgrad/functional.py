@@ -171,10 +171,13 @@ def random_numbers(device: torch.device, start: Tensor | int) -> Iterator[torch.
 
 @contextmanager
 def one_thread(wanted: bool = True) -> Iterator[None]:
-    """Use one thread of PyTorch where products are too small for more."""
+    """Use one thread where products are so small that threads would only wait for each other."""
+    from threadpoolctl import threadpool_limits
+
     threads = torch.get_num_threads()
-    torch.set_num_threads(1 if wanted else threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    with threadpool_limits(1 if wanted else None):
+        torch.set_num_threads(1 if wanted else threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)

@@ -20,7 +20,7 @@ from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.task import Array, Classification, Regression, Task, log_normalize
-from labelgrad.functional import mixed_seed
+from labelgrad.functional import mixed_seed, one_thread
 
 FOLDS, FEWER_FOLDS, MANY_LABELS = 4, 3, 400
 NO_INFORMATION_STD = 1e3  # of a standardized value
@@ -269,17 +269,13 @@ def _run(
     timeout: float,
 ) -> _Fits | str:
     """Fit a model for some folds; a sentence without its end where that fails."""
-    from threadpoolctl import threadpool_limits
-
     began = time.perf_counter()
     models: list[FittedModel] = []
     predictions = []
     try:
-        # Products are so small that threads would only wait for each other, and nobody can act on
-        # a warning that a solver has not converged.
-        threads = None if getattr(model, "is_network", False) else 1
-        with threadpool_limits(threads), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        is_network = getattr(model, "is_network", False)
+        with one_thread(not is_network), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nobody can act on a solver that has not converged
             for fold in some:
                 if time.perf_counter() - began > timeout:
                     return TOO_LONG.format(timeout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -24,6 +25,9 @@ from labelgrad.auto.report.page import render
 from labelgrad.auto.result import Result
 from labelgrad.auto.run import RunFolder
 from labelgrad.auto.stacking import stack
+from labelgrad.functional import one_thread
+
+MANY_NUMBERS = 10**7  # in a table; fewer are too few for several threads
 
 
 def fit(
@@ -74,7 +78,8 @@ def fit(
     3
     """
     began = time.perf_counter()
-    with RunFolder.open(out, resume=resume) as run:
+    with ExitStack() as exits:
+        run = exits.enter_context(RunFolder.open(out, resume=resume))
         config = run.resolve(config, options)
         if config.keep_ensemble:
             check_can_save()
@@ -85,6 +90,7 @@ def fit(
         train = sample.dataset
         config = with_steps_for_budget(config, train)
         run.begin(config, data, dataset, raw)
+        exits.enter_context(one_thread(train.raw is None and train.X.size < MANY_NUMBERS))
 
         groups, together = label_groups(train)
         folds = make_folds(train.y, train.task, config.seed, groups)

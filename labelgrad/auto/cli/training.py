@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from labelgrad.auto.evaluation import Evaluation
 
-MAX_WORKERS = 8
+MAX_WORKERS, SMALL = 8, 2 * 10**6  # bytes
 FILE = click.Path(path_type=Path)
 DASK = click.option("--dask", metavar="ADDRESS", help="Fit base models on this Dask cluster.")
 COMPARED = ("base_models", "keep_ensemble", "label_sampling", "class_prior", "time_budget")
@@ -122,9 +122,12 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
     out = default_folder(data or "") if out is None else out
     options = given(options)
     if "workers" not in options:
-        # A process for each core; one on a GPU, and one where torchrun has started several.
+        # A process for each core; one on a GPU, where torchrun has started several, and for a small
+        # table, whose models are fitted before another process has started.
         alone = options.get("device", "cpu") == "cpu" and os.environ.get("WORLD_SIZE", "1") == "1"
-        options["workers"] = min(MAX_WORKERS, os.cpu_count() or 1) if alone else 1
+        is_small = os.path.isfile(data or "") and os.path.getsize(data or "") < SMALL
+        several = alone and not is_small
+        options["workers"] = min(MAX_WORKERS, os.cpu_count() or 1) if several else 1
     with closing(TerminalEvents(console)) as events, cluster(dask):
         result = run_fit(data, out=out, resume=resume, events=events, **options)
     console.say(result.summary)  # the answer first, then what it rests on
