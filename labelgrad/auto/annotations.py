@@ -22,6 +22,7 @@ import polars as pl
 
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.data.sources import read_pairs
+from labelgrad.auto.label_studio import read_annotations
 from labelgrad.auto.plain_values import built
 from labelgrad.auto.result import Result
 from labelgrad.auto.task import Classification
@@ -307,7 +308,7 @@ def log_of(result: Result) -> AnnotationLog:
 
 
 def take_corrections(result: Result, path: str | Path, *, new_classes: bool = False) -> str:
-    """Add the labels in a CSV file to the log of a run; the next `fit --resume` trains with them.
+    """Add the labels in a file to the log of a run; the next `fit --resume` trains with them.
 
     Parameters
     ----------
@@ -315,7 +316,7 @@ def take_corrections(result: Result, path: str | Path, *, new_classes: bool = Fa
         The run, which needs a folder.
     path
         A CSV file with the column that names the examples in labels.csv ("row", "file" or the id
-        column) and a column "label"; empty labels are skipped.
+        column) and a column "label"; empty labels are skipped. Or Label Studio's JSON export.
     new_classes
         Accept labels that are not classes of the run.
 
@@ -348,7 +349,7 @@ def take_corrections(result: Result, path: str | Path, *, new_classes: bool = Fa
 def read_label_file(
     path: Path, result: Result, known: Collection[str], unknown: str, *, new_classes: bool
 ) -> tuple[dict[str, Label], list[str]]:
-    """The labels that are filled in in a CSV file, by id, and those that are no class of the run.
+    """The labels that are filled in in a file, by id, and those that are no class of the run.
 
     Parameters
     ----------
@@ -372,7 +373,11 @@ def read_label_file(
         raise FileNotFoundError(f"There is no file {path}.")
     id_name, task = result.labels.columns[0], result.task
     found: dict[str, Label] = {}
-    for line, cell, written in read_pairs(path, [id_name.casefold()], ["label"]):
+    if path.suffix.lower() == ".json":
+        pairs = read_annotations(path, id_name)
+    else:
+        pairs = read_pairs(path, [id_name.casefold()], ["label"])
+    for line, cell, written in pairs:
         if not written:
             continue
         name = cell if cell in known else str(PurePosixPath(cell))  # such as ./1.png

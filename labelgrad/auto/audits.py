@@ -18,7 +18,7 @@ from labelgrad.auto.annotations import (
     log_of,
     read_label_file,
 )
-from labelgrad.auto.labels import save_labels
+from labelgrad.auto.label_studio import save_to_fill_in
 from labelgrad.auto.result import Result
 
 
@@ -73,9 +73,8 @@ def imputed_ids(result: Result) -> list[str]:
 
 
 def save_audit(result: Result, draw: Draw, path: str | Path) -> None:
-    """Write a draw as a CSV file with an empty column "label" to fill in, and cells to look at."""
-    columns = {result.id_name: list(draw.ids), "label": [None] * len(draw.ids)}
-    save_labels(result.with_cells(pl.DataFrame(columns)), path)
+    """Write a draw as a file to fill in, with cells to look at and no prediction."""
+    save_to_fill_in(result, pl.DataFrame({result.id_name: list(draw.ids)}), path)
 
 
 def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -> str:
@@ -86,7 +85,7 @@ def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -
     result
         The run, which needs a folder.
     path
-        The CSV file of `save_audit`, with labels; empty ones are skipped.
+        The file of `save_audit`, with labels; empty ones are skipped.
     new_classes
         Accept labels that are not classes of the run; they count as mistakes of the run.
 

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,6 @@ import polars as pl
 
 from labelgrad.auto.annotations import AnnotationLog, log_of
 from labelgrad.auto.label_issues import ranked_labels
-from labelgrad.auto.labels import save_labels
 from labelgrad.auto.task import Array, Classification
 
 if TYPE_CHECKING:
@@ -203,11 +201,3 @@ def review_list(result: Result, n: int = 20) -> pl.DataFrame:
     columns = [result.labels.columns[0], "label", "confidence", "prediction", "neighbours"]
     reasons = pl.Series("reason", [queue.reason(row) for row in rows.tolist()], dtype=pl.String)
     return result.labels[rows, columns].with_columns(reasons)
-
-
-def save_review_list(result: Result, listed: pl.DataFrame, path: str | Path) -> None:
-    """Write a list as CSV with an empty column "label" to fill in, and cells to look at."""
-    table = listed.rename({"label": "imputed"}, strict=False)
-    first, *others = table.columns
-    table = table.select(first, pl.lit(None, pl.String).alias("label"), *others)
-    save_labels(result.with_cells(table), path)

@@ -168,3 +168,30 @@ def test_results_can_be_read_as_json(run):
 def test_a_mistake_is_one_line_that_names_it(run, arguments, named):
     assert named in refused(arguments, cwd=run[0])
     assert not (run[0] / "new" / "labels.csv").exists()
+
+
+def test_label_studio_gets_tasks_and_gives_annotations_back(run, tmp_path):
+    shutil.copytree(run[0], tmp_path, dirs_exist_ok=True)
+    run_ok(["labels", "run", "--review", "3", "--review-out", "tasks.json"], cwd=tmp_path)
+    tasks = json.loads((tmp_path / "tasks.json").read_text())
+    first, _, last = tasks
+    (predicted,) = first["predictions"]
+    row = labels_of(tmp_path).row(int(first["data"]["row"]) - 1, named=True)
+    assert predicted["result"][0]["value"] == {"choices": [row["label"]]}
+    assert first["data"].keys() >= {"row", "confidence", "plan", "calls"}
+    for task, label in ((first, "yes"), (last, "no")):  # as the interface would
+        value = {"value": {"choices": [label]}, "from_name": "label", "type": "choices"}
+        task["annotations"] = [{"result": [value]}, {"was_cancelled": True, "result": []}]
+    tasks[1]["annotations"] = []
+    (tmp_path / "export.json").write_text(json.dumps(tasks))
+    run_ok(["labels", "run", "--corrections", "export.json"], cwd=tmp_path)
+    log = (tmp_path / "run" / "annotations.jsonl").read_text()
+    taken = [json.loads(line) for line in log.splitlines()]
+    expected = {str(first["data"]["row"]): "yes", str(last["data"]["row"]): "no"}
+    assert {one["id"]: one["label"] for one in taken} == expected
+    run_ok(["audit", "run", "--rows", "4", "--out", "audit.json"], cwd=tmp_path)
+    audited = json.loads((tmp_path / "audit.json").read_text())
+    assert len(audited) == 4 and not any("predictions" in task for task in audited)
+    (tmp_path / "export.json").write_text('[{"data": {}}]')
+    message = refused(["labels", "run", "--corrections", "export.json"], cwd=tmp_path)
+    assert "export.json" in message and "Label Studio" in message

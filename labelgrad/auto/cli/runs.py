@@ -63,8 +63,8 @@ def predict(
 @click.option("--confidence", type=Share(), default=0.95, help="Of the guarantee. [default: 95%]")
 @click.option("--rest-by-hand", is_flag=True, help="Guarantee all, once the rest is by hand.")
 @click.option("--review", type=click.IntRange(0), help="How many to list for review. [default: 20]")
-@click.option("--review-out", type=FILE, help="CSV file for that list.")
-@click.option("--corrections", type=FILE, help="CSV file of labels to take.")
+@click.option("--review-out", type=FILE, help="CSV file for that list, or .json for Label Studio.")
+@click.option("--corrections", type=FILE, help="CSV file or Label Studio's JSON, to take labels.")
 @NEW_CLASSES
 def labels(
     run: Path,
@@ -126,13 +126,14 @@ def labels(
 
 def show_review(console: Terminal, result: Result, count: int, out: Path | None) -> None:
     """The examples whose label is most worth a look, on the terminal and as CSV to fill in."""
-    from labelgrad.auto.queue import review_list, save_review_list
+    from labelgrad.auto.label_studio import save_to_fill_in
+    from labelgrad.auto.queue import review_list
 
     listed = review_list(result, count)
     if len(listed):
         console.table("Most worth a review", listed.columns, listed.rows())
     if out is not None:
-        save_review_list(result, listed, out)
+        save_to_fill_in(result, listed, out)
         console.say(f"Fill in the column label, and give it back with --corrections: {out}")
 
 
@@ -159,8 +160,8 @@ def export(run: Path, to: str, out: Path | None, with_encoder: bool, **options: 
 @click.command(epilog="Example: labelgrad audit runs/pets --rows 60 --out audit.csv")
 @RUN
 @click.option("--rows", type=click.IntRange(1), metavar="N", help="Draw N examples at random.")
-@click.option("--out", type=FILE, help="CSV file to fill in.")
-@click.option("--filled", type=FILE, help="CSV file that is filled in.")
+@click.option("--out", type=FILE, help="File to fill in: CSV, or .json for Label Studio.")
+@click.option("--filled", type=FILE, help="The file that is filled in.")
 @NEW_CLASSES
 def audit(
     run: Path, rows: int | None, out: Path | None, filled: Path | None, new_classes: bool
@@ -174,7 +175,7 @@ def audit(
     from labelgrad.auto.audits import audit_status, draw_audit, save_audit, take_audit
 
     if rows is not None and out is None:
-        raise ValueError("--rows needs --out, the CSV file to fill in.")
+        raise ValueError("--rows needs --out, the file to fill in.")
     console, result = Terminal(), labelgrad.load(run)
     if filled is not None:
         console.say(take_audit(result, filled, new_classes=new_classes))
@@ -212,7 +213,7 @@ def prevalence(run: Path, confidence: float, out: Path | None) -> None:
 @click.command("label-issues", epilog="Example: labelgrad label-issues runs/pets --out look.csv")
 @RUN
 @click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="To list.")
-@click.option("--out", type=FILE, help="CSV file to fill in.")
+@click.option("--out", type=FILE, help="File to fill in: CSV, or .json for Label Studio.")
 def label_issues(run: Path, most: int, out: Path | None) -> None:
     """List given labels that are probably wrong, by their out-of-fold predictions."""
     from labelgrad.auto.label_issues import find_label_issues
@@ -221,9 +222,9 @@ def label_issues(run: Path, most: int, out: Path | None) -> None:
     found = find_label_issues(result, most)
     console.table("Labels most at odds with held-out predictions", found.columns, found.rows())
     if out is not None:
-        from labelgrad.auto.queue import save_review_list
+        from labelgrad.auto.label_studio import save_to_fill_in
 
-        save_review_list(result, found, out)
+        save_to_fill_in(result, found, out)
         console.say(f"Fill in the column label, and give it to labels --corrections: {out}")
 
 

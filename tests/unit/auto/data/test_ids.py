@@ -10,7 +10,8 @@ from labelgrad import FitConfig, fit, load
 from labelgrad.auto.annotations import AnnotationLog, take_corrections
 from labelgrad.auto.audits import draw_audit, save_audit, take_audit
 from labelgrad.auto.data.dataset import read
-from labelgrad.auto.queue import review_list, save_review_list
+from labelgrad.auto.label_studio import save_to_fill_in
+from labelgrad.auto.queue import review_list
 from tests.unit.auto.fake_runs import FILE
 
 ROWS, LABELED = 40, 16
@@ -37,7 +38,7 @@ def test_an_id_names_the_rows_in_every_file(tmp_path):
     assert labels["Customer ID"].to_list() == STRIPPED
     assert pl.read_csv(run / "table.csv")["Customer ID"].to_list() == NAMES
     result = load(run)
-    save_review_list(result, review_list(result, 5), tmp_path / "look.csv")
+    save_to_fill_in(result, review_list(result, 5), tmp_path / "look.csv")
     save_audit(result, draw_audit(result, 4), tmp_path / "audit.csv")
     for file, count, take in (("look", 5, take_corrections), ("audit", 4, take_audit)):
         listed = pl.read_csv(tmp_path / f"{file}.csv", infer_schema=False)
