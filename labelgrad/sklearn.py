@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import narwhals as nw
@@ -18,8 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.impute import SimpleImputer
+from sklearn.metrics import get_scorer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length, check_random_state
@@ -138,6 +140,38 @@ def known_values(y: Any) -> tuple[Array, Array]:
     )
     labeled = ~np.isnan(values)
     return values[labeled], labeled
+
+
+def labeled_scorer(scoring: str | Callable[..., float]) -> Callable[..., float]:
+    """A scorer of scikit-learn that leaves out unlabeled rows, for `GridSearchCV` and its kin.
+
+    Parameters
+    ----------
+    scoring : str or callable
+        A name such as "neg_log_loss", or a scorer.
+
+    Returns
+    -------
+    callable
+        A scorer.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from labelgrad import LGALinearClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> partly = np.where(np.arange(len(y)) % 5 == 0, y, -1)
+    >>> scorer = labeled_scorer("neg_log_loss")
+    >>> bool(cross_val_score(LGALinearClassifier(), X, partly, cv=3, scoring=scorer).mean() > -0.5)
+    True
+    """
+    return partial(_score_labeled, get_scorer(scoring))
+
+
+def _score_labeled(scorer: Callable[..., float], estimator: Any, X: Any, y: Any) -> float:
+    known, labeled = (known_classes if is_classifier(estimator) else known_values)(y)
+    return float(scorer(estimator, _safe_indexing(X, np.flatnonzero(labeled)), known))
 
 
 def _as_array(y: Any, missing: float) -> Array:
