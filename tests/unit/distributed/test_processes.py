@@ -15,8 +15,9 @@ from labelgrad.distributed import Group
 from labelgrad.objectives.distillation import Distillation
 from labelgrad.training.checkpoint import Checkpoints
 from tests.conftest import NETWORKS, WIDTH
+from tests.unit import test_contract as contract
 from tests.unit.distributed.processes import together
-from tests.unit.test_contract import EVERY_OBJECTIVE, ROWS, VIEWS
+from tests.unit.test_contract import EVERY_OBJECTIVE, ROWS
 
 METHODS = {
     **EVERY_OBJECTIVE,
@@ -27,15 +28,7 @@ APPROXIMATE = "lga by finite difference"  # a small difference over a small step
 
 
 def trainer(make, group, network="mlp", size=(4, 6), **settings):
-    torch.manual_seed(0)
-    model = NETWORKS[network]().double()
-    labeled = TensorBatches(
-        torch.randn(9, 1, 4, 4).double(), torch.arange(9) % WIDTH, batch_size=size[0]
-    )
-    unlabeled = TensorBatches(torch.randn(ROWS, 1, 4, 4).double(), batch_size=size[1])
-    settings = {"learning_rate": 1e-2, "views": VIEWS, **settings}
-    recipe = Recipe(model, make(), labeled, unlabeled, **settings)
-    return recipe.trainer(group=group)
+    return contract.trainer(make, network, size, group, **settings)
 
 
 def after(steps, make, group, *args, **settings):
