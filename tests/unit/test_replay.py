@@ -87,13 +87,6 @@ def test_known_products_are_not_computed_again(monkeypatch):
     assert len(taken) == 4
 
 
-def test_a_product_that_was_written_into_is_not_used():
-    model = seeded(inplace=True)
-    weights = [model.first.weight, model.second.weight, model.flat.weight, model.last.weight]
-    pairs = zip(remembered(model)[1], weights, strict=True)
-    assert [product.holds(weight) for product, weight in pairs] == [False, True, True, True]
-
-
 @pytest.mark.parametrize(("network", "worth"), [(Pair, True), (lambda: MLP(64, (8,), 3), False)])
 def test_a_trainer_remembers_where_there_are_convolutions(monkeypatch, network, worth):
     x = torch.randn(6, 1, 8, 8) if worth else torch.randn(6, 64)

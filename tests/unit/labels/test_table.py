@@ -163,13 +163,6 @@ def test_bad_settings_are_named(build, message):
         build()
 
 
-def test_rows_beyond_the_table_are_named():
-    with pytest.raises(
-        ValueError, match="rows must be from 0 to 3 in a label table of 4 rows, got 2 to 4"
-    ):
-        LabelTable(4, 3).draw(torch.tensor([2, 4]))
-
-
 class TestMappedFile:
     def table(self, folder, **settings):
         return LabelTable(ROWS, WIDTH, folder=folder, **settings)

@@ -75,10 +75,6 @@ def test_a_stopped_run_ends_as_the_undisturbed_one(tmp_path, stop):
     assert len(lines[0]) == len(lines[1]) == 7
 
 
-def test_a_folder_changes_nothing_in_the_numbers(tmp_path):
-    assert_same(make_run().finish(), make_run(tmp_path).finish())
-
-
 def test_a_finished_run_is_read_and_not_trained_again(tmp_path):
     done = make_run(tmp_path).finish()
     again = make_run(tmp_path)
