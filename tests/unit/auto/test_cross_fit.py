@@ -241,21 +241,6 @@ def test_the_gradient_of_the_stacking_loss_is_right(task: Task) -> None:
         assert loss(np.maximum(best + step, 1e-9)) >= loss(best) - 1e-6
 
 
-def test_one_model_gets_all_weight_where_stacking_is_no_better() -> None:
-    rng, y = np.random.default_rng(0), np.arange(40) % 2
-    fold, start, prior = np.arange(40) % 4, np.full(3, 1 / 3), np.array([0.5, 0.5])
-    said = np.where(np.arange(40) < 4, 1 - y, y)  # wrong in one of ten, and nine tenths sure
-    right = np.log(np.where(np.eye(2)[said] > 0, 0.9, 0.1))
-    noise = log_softmax(3 * rng.normal(size=(2, 40, 2)), axis=-1)
-    weights = fit_weights(np.stack([noise[0], right, noise[1]]), y, fold, start, prior, TWO)
-    np.testing.assert_array_equal(weights, [0, 1, 0])
-    # Two models that know different examples are better together.
-    known = np.arange(40)[:, None] // 2 % 2
-    halves = np.stack([np.where(known == k, right, np.log(0.5)) for k in (0, 1)])
-    both = fit_weights(halves, y, fold, start[:2] * 1.5, prior, TWO)
-    assert (both > 0.2).all()
-
-
 def test_few_labels_never_shrink_predictions_to_the_prior() -> None:
     rng, y = np.random.default_rng(0), np.arange(30) % 2
     noise = log_softmax(2 * rng.normal(size=(6, 30, 2)), axis=-1)  # knows nothing

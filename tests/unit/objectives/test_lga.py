@@ -101,17 +101,6 @@ def test_lga_is_algorithm_1_to_the_last_digits(
         torch.testing.assert_close(ours.state_dict()[name], value, rtol=0, atol=tolerance)
 
 
-def test_without_a_supervised_term_the_truth_speaks_through_the_gap_alone():
-    step = make_step()
-    lga = LGA(len(step.unlabeled.x), WIDTH, dtype=torch.float64)
-    found = step.gradient(lga(step))
-    uniform = torch.full((len(step.unlabeled.x), WIDTH), 1 / WIDTH, dtype=torch.float64)
-    pull = step.gradient(F.cross_entropy(step.unlabeled_outputs, uniform))
-    torch.testing.assert_close(found, pull)
-    lga.update(step)
-    assert not torch.allclose(lga.table.labels(), uniform)
-
-
 def test_a_weight_of_zero_still_learns_the_labels():
     step = make_step()
     lga = LGA(len(step.unlabeled.x), WIDTH, dtype=torch.float64)
