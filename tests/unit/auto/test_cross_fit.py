@@ -152,12 +152,11 @@ def test_workers_and_this_process_give_the_same_bits() -> None:
         Network("lga", "mlp-8", 20, 1e-2),
         Bad("does not sum"),
     ]
-    arguments = (models, dataset, folds)
-    alone, _ = cross_fit(arguments[0][:3], *arguments[1:])
+    alone, _ = cross_fit(models[:3], dataset, folds)
     seen: list[tuple[int, int]] = []
     events = Events()
     events.progress = lambda stage, done, total: seen.append((done, total))  # type: ignore[method-assign]
-    many, notes = cross_fit(*arguments, TWO_WORKERS, events)
+    many, notes = cross_fit(models, dataset, folds, TWO_WORKERS, events)
     assert seen[-1][0] == seen[-1][1] == len(seen)
     assert "sum to 2" in notes[0]
     for one, other in zip(alone, many, strict=True):
