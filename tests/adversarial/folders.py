@@ -27,9 +27,9 @@ from tests.adversarial.targets import (
     RESULT,
     copy_run,
     finished_runs,
-    image_folder,
     outcomes,
 )
+from tests.unit.auto.encoders.tiny import image_folder
 
 WILD: list[Any] = [
     *(None, True, 0, -1, 1, 3, 10**6, 10**12, 10**400, 2**63, 0.5, -0.5, 1e-300, 1e300),

@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 
 from tests.adversarial.cases import Failure, Part, command
-from tests.adversarial.targets import DATA, FAST, copy_run, finished_runs, frame, image_folder, npz
+from tests.adversarial.targets import DATA, FAST, copy_run, finished_runs, frame, npz
+from tests.unit.auto.encoders.tiny import image_folder
 
 CELLS = [
     *("", " ", "nan", "inf", "null", "None", "NA", "?", "-", "0", "-0", "1e999", "9" * 400, "1,5"),

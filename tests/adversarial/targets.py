@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from PIL import Image
 
 from tests.adversarial.cases import Failure, command
 
@@ -43,18 +42,6 @@ def npz() -> bytes:
     x = (rng.integers(0, 200, size=(ROWS, 8, 8)) + 40 * y[:, None, None]).astype(np.uint8)
     np.savez(packed, x=x, y=np.where(np.arange(ROWS) < LABELED, y, -1))
     return packed.getvalue()
-
-
-def image_folder(folder: Path, count: int = 16) -> Path:
-    """Dark and bright images, with labels.csv."""
-    rng, lines = np.random.default_rng(2), ["file,label"]
-    folder.mkdir()
-    for i in range(count):
-        pixels = (rng.integers(0, 60, (8, 9, 3)) + 180 * (i % 2)).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / f"{i:02}.png")
-        lines += [f"{i:02}.png,{'day' if i % 2 else 'night'}"] if i < count // 2 else []
-    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
-    return folder
 
 
 def write_data(place: Path) -> None:

@@ -12,8 +12,3 @@ def test_the_parts_of_a_split_share_no_image_of_the_data(seed):
     assert split.labeled[1].bincount().tolist() == [5] * 10
     assert sum(len(part[0]) for part in (split.labeled, split.unlabeled, split.test)) == 1797
     assert torch.equal(split.test[0], digits(labels=50, seed=seed).test[0])
-
-
-def test_a_count_of_labels_the_digits_cannot_give_is_named():
-    with pytest.raises(ValueError, match="multiple of 10 from 10 to 1000, got 55"):
-        digits(labels=55)

@@ -56,20 +56,29 @@ def pixel(picture: int, channel: int, row: int, column: int) -> int:
     return (100 * channel + 3 * row + column + picture) % 256
 
 
-def small_cifar(home: Path, monkeypatch) -> dict[str, bytes]:
+@pytest.fixture
+def archive(tmp_path) -> Path:
+    """Where CIFAR-10's archive is looked for; nothing is there yet."""
+    (tmp_path / "cifar-10").mkdir()
+    return tmp_path / "cifar-10" / "cifar-10-binary.tar.gz"
+
+
+@pytest.fixture
+def batches(monkeypatch) -> dict[str, bytes]:
     """The six batches, two pictures each, with classes 0 and 1, 1 and 2, and so on."""
-    home.mkdir(parents=True)
-    batches = {name: batch(index) for index, name in enumerate(cifar10.CHECKSUMS)}
-    monkeypatch.setattr(cifar10, "CHECKSUMS", {n: sha256(data) for n, data in batches.items()})
+    found = {name: batch(index) for index, name in enumerate(cifar10.CHECKSUMS)}
+    monkeypatch.setattr(cifar10, "CHECKSUMS", {n: sha256(data) for n, data in found.items()})
     monkeypatch.setattr(cifar10, "URL", f"{NOWHERE}/cifar-10-binary.tar.gz")
-    return batches
+    return found
 
 
-def write_archive(path: Path, batches: dict[str, bytes], inner="cifar-10-batches-bin") -> None:
+def write_archive(path: Path, batches, inner="cifar-10-batches-bin", link=None) -> None:
     with tarfile.open(path, "w:gz") as archive:
         for name, data in {"readme.html": b"<html>", **batches}.items():
             member = tarfile.TarInfo(f"{inner}/{name}")
             member.size = len(data)
+            if name == link:
+                member.type, member.linkname, member.size = tarfile.LNKTYPE, "data_batch_1.bin", 0
             archive.addfile(member, io.BytesIO(data))
 
 
@@ -115,70 +124,50 @@ def test_other_pictures_than_fashion_mnists_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("inner", ["", "cifar-10-batches-bin"])
-def test_cifar10_is_read_from_its_batches(tmp_path, monkeypatch, inner):
-    for name, data in small_cifar(tmp_path / "cifar-10" / inner, monkeypatch).items():
+def test_cifar10_is_read_from_its_batches(tmp_path, batches, inner):
+    (tmp_path / "cifar-10" / inner).mkdir(parents=True)
+    for name, data in batches.items():
         (tmp_path / "cifar-10" / inner / name).write_bytes(data)
     check_small_cifar(tmp_path)
 
 
-def test_cifar10_is_read_from_its_archive_and_nothing_is_unpacked(tmp_path, monkeypatch):
-    home = tmp_path / "cifar-10"
-    batches = small_cifar(home, monkeypatch)
-    write_archive(home / "cifar-10-binary.tar.gz", dict(reversed(batches.items())))
+def test_cifar10_is_read_from_its_archive_and_nothing_is_unpacked(tmp_path, archive, batches):
+    write_archive(archive, dict(reversed(batches.items())))
     check_small_cifar(tmp_path)
-    assert [path.name for path in home.iterdir()] == ["cifar-10-binary.tar.gz"]
+    assert list(archive.parent.iterdir()) == [archive]
 
 
-def test_a_bad_archive_is_one_sentence(tmp_path, monkeypatch):
-    home = tmp_path / "cifar-10"
-    batches = small_cifar(home, monkeypatch)
-    path = home / "cifar-10-binary.tar.gz"
-    write_archive(path, batches)
-    whole = path.read_bytes()
+def test_a_bad_archive_is_one_sentence(tmp_path, archive, batches):
+    write_archive(archive, batches)
+    whole = archive.read_bytes()
     for bad in (whole[: len(whole) // 2], b"<html>", b"", gzip.compress(b"no tar" * 200)):
-        path.write_bytes(bad)
+        archive.write_bytes(bad)
         with pytest.raises(ValueError, match=r"cifar-10-binary\.tar\.gz .*delete it and try again"):
             load("cifar10", tmp_path)
-    write_archive(path, {**batches, "test_batch.bin": batches["data_batch_1.bin"]})
+    write_archive(archive, {**batches, "test_batch.bin": batches["data_batch_1.bin"]})
     with pytest.raises(ValueError, match=r"test_batch\.bin in .*tar\.gz must have the checksum"):
         load("cifar10", tmp_path)
-    write_archive(path, batches, inner="../elsewhere")
+    write_archive(archive, batches, inner="../elsewhere")
     with pytest.raises(ValueError, match=r"tar\.gz has no data_batch_1\.bin"):
         load("cifar10", tmp_path)
-
-
-def test_a_link_in_the_archive_is_not_followed(tmp_path, monkeypatch):
-    home = tmp_path / "cifar-10"
-    batches = small_cifar(home, monkeypatch)
-    path = home / "cifar-10-binary.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        for name, data in batches.items():
-            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
-            member.size = len(data)
-            if name == "test_batch.bin":
-                member.type, member.linkname, member.size = tarfile.LNKTYPE, "data_batch_1.bin", 0
-            archive.addfile(member, io.BytesIO(data))
+    write_archive(archive, batches, link="test_batch.bin")
     with pytest.raises(ValueError, match=r"tar\.gz has no test_batch\.bin;"):
         load("cifar10", tmp_path)
 
 
-def test_a_missing_or_changed_batch_is_named(tmp_path, monkeypatch):
-    home = tmp_path / "cifar-10"
-    for name, data in small_cifar(home, monkeypatch).items():
-        (home / name).write_bytes(data)
-    (home / "data_batch_3.bin").write_bytes(batch(2)[:-1])
+def test_a_changed_batch_is_named_and_a_missing_one_taken_from_the_archive(
+    tmp_path, archive, batches
+):
+    for name, data in batches.items():
+        (archive.parent / name).write_bytes(data)
+    changed = archive.with_name("data_batch_3.bin")
+    changed.write_bytes(batch(2)[:-1])
     with pytest.raises(ValueError, match=r"data_batch_3\.bin must have the checksum .* 6,145 byt"):
         load("cifar10", tmp_path)
-    (home / "data_batch_3.bin").unlink()
+    changed.unlink()
     with pytest.raises(OSError, match=r"cifar-10-binary\.tar\.gz could not be downloaded"):
         load("cifar10", tmp_path)
-
-
-def test_a_batch_that_is_missing_is_taken_from_the_archive(tmp_path, monkeypatch):
-    home = tmp_path / "cifar-10"
-    batches = small_cifar(home, monkeypatch)
-    (home / "data_batch_1.bin").write_bytes(batches["data_batch_1.bin"])
-    write_archive(home / "cifar-10-binary.tar.gz", batches)
+    write_archive(archive, batches)
     check_small_cifar(tmp_path)
 
 

@@ -217,6 +217,12 @@ def test_variants_are_trained_on_the_tuning_split(question, tmp_path):
         (["reproduce", "digits", "--tuned", "none"], "--tuned needs a search of supervised at"),
         (["reproduce", "digits", "--device", "cuda:99"], "--device must be one PyTorch has"),
         (["tune", "digits", "--device", "cuda:99"], "--device must be one PyTorch has"),
+        (["reproduce"], "NAME must be one of"),
+        (["reproduce", "table-9"], "NAME must be one of learning-speeds"),
+        (["reproduce", "synthetic", "--scale", "huge"], "--scale must be one of paper, tiny"),
+        (["reproduce", "synthetic", "--methods", "magic"], "--methods must be one of supervised"),
+        (["tune", "magic"], "EXPERIMENT must be one of synthetic"),
+        (["tune", "synthetic", "--scale", "laptop"], "--scale must be one of paper, tiny"),
     ],
 )
 def test_a_wrong_word_is_one_line(arguments, message, tmp_path):

@@ -25,25 +25,6 @@ def test_the_list_says_what_there_is_and_what_it_costs():
         assert name in said.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["reproduce"], "NAME must be one of"),
-        (["reproduce", "table-9"], "NAME must be one of learning-speeds"),
-        (["reproduce", "synthetic", "--scale", "huge"], "--scale must be one of paper, tiny"),
-        (["reproduce", "synthetic", "--methods", "magic"], "--methods must be one of supervised"),
-        (["tune", "magic"], "EXPERIMENT must be one of synthetic"),
-        (["tune", "synthetic", "--scale", "laptop"], "--scale must be one of paper, tiny"),
-    ],
-)
-def test_a_wrong_word_is_one_line(arguments, message, tmp_path):
-    said = experiment(*arguments, cwd=tmp_path)
-    assert said.returncode == 1
-    assert said.stderr.startswith(f"error: {message}")
-    assert len(said.stderr.splitlines()) == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_synthetic_data_is_a_picture(tmp_path):
     said = experiment("reproduce", "synthetic-data", "--out", tmp_path)
     assert said.returncode == 0, said.stderr
@@ -116,14 +97,3 @@ def test_a_killed_search_goes_on_with_what_is_not_finished(tmp_path, monkeypatch
     assert stages["again"] in (2 * count for count in range(2, 5))
     assert "Nearest to the paper" in said.stdout
     assert (tmp_path / "tuning.png").exists()
-
-
-@pytest.mark.slow
-def test_other_settings_in_the_same_folder_are_one_line(tmp_path):
-    command = ["reproduce", "synthetic", "--trials", 1, "--methods", "supervised"]
-    command += ["--out", tmp_path]
-    assert experiment(*command, *ONE, "--scale", "tiny").returncode == 0
-    said = experiment(*command, "--scale", "paper")
-    assert said.returncode == 1
-    assert "use another folder with --out" in said.stderr
-    assert len(said.stderr.splitlines()) == 1

@@ -50,14 +50,6 @@ def test_a_sample_of_unlabeled_rows_is_of_all_classes_however_many_are_labeled(s
     assert counts.min() > 5  # 25 are expected, with a deviation of 4
 
 
-def test_few_labels_are_all_among_the_unlabeled_rows_and_move_nobody():
-    few = split_rows(KINDS, labels=30, seed=3, validation=50, unlabeled=150)
-    assert as_set(few.labeled) < as_set(few.unlabeled)
-    all_left = split_rows(KINDS, labels=300, seed=3, validation=50)
-    assert as_set(all_left.labeled) < as_set(all_left.unlabeled)
-    assert len(all_left.unlabeled) == 550
-
-
 def test_the_seed_alone_decides_and_validation_does_not_depend_on_the_labels():
     few, many = (split_rows(KINDS, labels=n, seed=3, validation=50) for n in (6, 60))
     assert torch.equal(few.validation, many.validation)

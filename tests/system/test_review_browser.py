@@ -195,7 +195,6 @@ def test_the_neighbours_of_a_row_show_their_cells(serve, open_page, tmp_path):
     for width in (320, 390, 1280):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") == width
-    page.set_viewport_size({"width": 1200, "height": 900})
 
 
 def test_values_typed_at_once_are_annotations_in_their_order(serve, open_page, tmp_path):

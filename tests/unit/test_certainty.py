@@ -66,16 +66,6 @@ def test_the_labels_learn_as_they_would_without_a_weight():
     assert not torch.equal(tables[0], lga_with_labels().table.values)
 
 
-def test_labels_that_are_all_sure_make_it_plain_lga():
-    values = []
-    for weight in (None, Certainty()):
-        lga, step = lga_with_labels(), make_step()
-        lga.table.values[:, 0] = 200 * torch.eye(CLASSES)[torch.arange(ROWS) % CLASSES]
-        term = lga if weight is None else weight * lga
-        values.append(step.gradient(term(step)))
-    torch.testing.assert_close(*values)
-
-
 def test_it_is_refused_where_there_are_no_labels_of_classes():
     with pytest.raises(ValueError, match=r"VAT.* has none; give it a number"):
         Certainty() * VAT(eps=1.0)
@@ -91,22 +81,3 @@ def test_it_is_refused_where_there_are_no_labels_of_classes():
             TensorBatches(x, batch_size=5),
             loss=SquaredError(),
         )
-
-
-def test_accumulated_it_is_what_the_whole_batch_gives():
-    ends = []
-    for accumulate in (1, 2):
-        torch.manual_seed(0)
-        model, x = torch.nn.Linear(4, CLASSES), torch.randn(ROWS, 4)
-        y = torch.arange(ROWS) % CLASSES
-        trainer = Trainer(
-            model,
-            0.5 * Supervised() + Certainty() * lga_with_labels(),
-            TensorBatches(x, y, batch_size=6),
-            TensorBatches(x, batch_size=6),
-            accumulate=accumulate,
-        )
-        for _ in range(5):
-            trainer.step()
-        ends.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
-    torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)

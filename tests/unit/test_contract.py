@@ -9,6 +9,7 @@ from torch.nn.utils import parameters_to_vector as flatten
 from labelgrad import (
     LGA,
     VAT,
+    Certainty,
     EntMin,
     Evidence,
     FixMatch,
@@ -35,6 +36,7 @@ EVERY_OBJECTIVE = {
     "lga by finite difference": lambda: LGA(
         ROWS, WIDTH, slope="finite-difference", dtype=torch.float64
     ),
+    "lga by certainty": lambda: Supervised() + Certainty() * LGA(ROWS, WIDTH, dtype=torch.float64),
     "a sum": lambda: 0.1 * Supervised() + LGA(ROWS, WIDTH, dtype=torch.float64),
     "vat": lambda: Supervised() + 0.3 * VAT(eps=1.0),
     "entmin": EntMin,
@@ -63,16 +65,15 @@ def make(request):
     return EVERY_OBJECTIVE[request.param]
 
 
-def trainer(make, network="dropout", size=(4, 5), **settings):
+def trainer(make, network="dropout", size=(4, 5), group=None, **settings):
     torch.manual_seed(0)
     model = NETWORKS[network]().double()
     labeled = TensorBatches(
         torch.randn(9, 1, 4, 4).double(), torch.arange(9) % WIDTH, batch_size=size[0]
     )
     unlabeled = TensorBatches(torch.randn(ROWS, 1, 4, 4).double(), batch_size=size[1])
-    return Recipe(
-        model, make(), labeled, unlabeled, learning_rate=1e-2, views=VIEWS, **settings
-    ).trainer()
+    settings = {"learning_rate": 1e-2, "views": VIEWS} | settings
+    return Recipe(model, make(), labeled, unlabeled, **settings).trainer(group=group)
 
 
 def test_gives_one_finite_number_that_has_a_gradient(make, network):

@@ -6,26 +6,20 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils import parameters_to_vector as flatten
 
 from labelgrad import (
-    LGA,
     VAT,
-    FixMatch,
-    LazyAdam,
     MeanTeacher,
     PiModel,
-    Recipe,
     Supervised,
     TensorBatches,
     Trainer,
 )
-from labelgrad.augment.views import Noise
 from labelgrad.distributed import Group
 from labelgrad.labels.alignment import finite_difference, forward_mode
-from tests.conftest import WIDTH, ConvNet, make_step
+from tests.conftest import make_step
 from tests.unit.distributed.processes import together
-from tests.unit.distributed.test_processes import METHODS, after, assert_same
+from tests.unit.distributed.test_processes import METHODS, after, assert_same, trainer
 from tests.unit.labels.test_slope import by_double_backward, imputed
 
 
@@ -73,61 +67,19 @@ def test_an_extra_pass_of_the_same_inputs_gives_the_same_outputs(term):
     assert term(step).item() == pytest.approx(0, abs=1e-15)
 
 
-def trained(steps, accumulate=1, **options):
-    torch.manual_seed(0)
-    labeled = TensorBatches(torch.randn(12, 1, 4, 4), torch.arange(12) % WIDTH, batch_size=6)
-    unlabeled = TensorBatches(torch.randn(20, 1, 4, 4), batch_size=8)
-    method = 0.5 * Supervised() + LGA(20, WIDTH) + VAT(eps=0.5) + FixMatch(threshold=0.1)
-    recipe = Recipe(
-        ConvNet, method, labeled, unlabeled, views=Noise(0.1), accumulate=accumulate, **options
-    )
-    trainer = recipe.trainer()
-    return trainer, [trainer.step()["loss"] for _ in range(steps)]
-
-
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_recipe_trains_with_it(accumulate):
-    trainer, losses = trained(5, accumulate, joint_pass=True)
-    assert trainer.model.norm.num_batches_tracked == 5 * accumulate
-    assert losses != trained(5, accumulate)[1]
+    settings = {"network": "conv", "size": (4, 6), "accumulate": accumulate}
+    joint, apart = (
+        trainer(METHODS["lga + fixmatch"], Group(), joint_pass=joint_pass, **settings)
+        for joint_pass in (True, False)
+    )
+    assert [joint.step() for _ in range(5)] != [apart.step() for _ in range(5)]
+    assert joint.model.norm.num_batches_tracked == 5 * accumulate
 
 
 def test_it_is_a_setting_that_a_checkpoint_must_agree_on():
-    assert trained(1, joint_pass=True)[0].settings["joint_pass"] == "True"
-
-
-def test_lga_under_it_is_algorithm_1_with_one_pass():
-    """Three steps by double backward through a plain pass of the concatenated batches."""
-    torch.manual_seed(0)
-    model = ConvNet().double()
-    slow = copy.deepcopy(model)
-    x = torch.randn(16, 1, 4, 4).double()
-    labeled = TensorBatches(x[:6], torch.arange(6) % WIDTH, batch_size=6)
-    unlabeled = TensorBatches(x[6:], batch_size=10)
-    lga = LGA(10, WIDTH, rule=LazyAdam(0.3), gradient_decay=0, dtype=torch.float64)
-    lga.gap.fourth_moment.decay = 0
-    trainer = Trainer(model, 0.5 * Supervised() + lga, labeled, unlabeled, joint_pass=True)
-    w = torch.zeros(10, WIDTH, dtype=torch.float64, requires_grad=True)
-    params = list(slow.parameters())
-    adams = torch.optim.Adam(params, lr=1e-3), torch.optim.Adam([w], lr=0.3)
-    for index in range(3):
-        true, other = labeled.batch(index), unlabeled.batch(index)
-        both = slow(torch.cat([true.x, other.x])).log_softmax(-1)
-        loss = F.nll_loss(both[:6], true.y)
-        mean = -(w[other.rows].softmax(-1) * both[6:]).sum() / 10
-        truth = torch.autograd.grad(loss, params, retain_graph=True)
-        pull = torch.autograd.grad(mean, params, create_graph=True)
-        gap = flatten(truth) - flatten(pull)
-        scale = 1e-9 + gap.detach().square()
-        (w.grad,) = torch.autograd.grad((gap.square() / scale).sum(), w)
-        for parameter, a, b in zip(params, truth, pull, strict=True):
-            parameter.grad = 0.5 * a + b.detach()
-        for adam in adams:
-            adam.step()
-        trainer.step()
-    torch.testing.assert_close(lga.table.labels(), w.detach().softmax(-1), rtol=0, atol=1e-10)
-    for one, two in zip(model.state_dict().values(), slow.state_dict().values(), strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=1e-10)
+    assert trainer(Supervised, Group(), joint_pass=True).settings["joint_pass"] == "True"
 
 
 def test_a_step_without_unlabeled_examples_is_a_pass_of_the_labeled_ones():

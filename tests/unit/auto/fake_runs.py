@@ -71,22 +71,24 @@ def classification_run(
             "unknown_probability": number(np.where(is_labeled, np.nan, 0.0)),
         }
     )
-    fold = np.arange(labeled) % 4
-    means = np.tile(np.exp(log_p[imputed]).mean(0), (4, 1))
-    held_out = SimpleNamespace(
-        rows=rows,
-        y=truth[rows],
-        fold=fold,
-        predictions={"linear": log_p[rows], "ensemble": log_p[rows]},
-        fold_means=means,
-    )
     by = np.stack([other[imputed], confidence[imputed]], 1)
-    predictions = SimpleNamespace(
-        rows=imputed,
-        nearest=np.tile(rows[:3], (len(imputed), 1)),
-        predictions={"linear": np.stack([top[imputed], confidence[imputed]], 1), "trees": by},
+    models = {"linear": np.stack([top[imputed], confidence[imputed]], 1), "trees": by}
+    mean = np.exp(log_p[imputed]).mean(0)
+    arrays = predictions_of(rows, truth[rows], log_p[rows], mean, imputed, models)
+    return FakeRun(labels, task, *arrays, folder, digest, truth)
+
+
+def predictions_of(rows, y, held_out, mean, imputed, models):
+    """What was predicted of labeled examples in four folds, and what base models say of others."""
+    folds = SimpleNamespace(
+        rows=rows,
+        y=y,
+        fold=np.arange(len(rows)) % 4,
+        predictions={"linear": held_out, "ensemble": held_out},
+        fold_means=np.tile(mean, (4, 1)),
     )
-    return FakeRun(labels, task, held_out, predictions, folder, digest, truth)
+    nearest = np.tile(rows[:3], (len(imputed), 1))
+    return folds, SimpleNamespace(rows=imputed, nearest=nearest, predictions=models)
 
 
 def regression_run(n=200, labeled=40, *, source="given", folder=None, seed=0):
@@ -114,18 +116,7 @@ def regression_run(n=200, labeled=40, *, source="given", folder=None, seed=0):
             "unknown_probability": unknown,
         }
     )
-    held = np.stack([predicted[rows], np.full(labeled, 0.3)], 1)
-    fold = np.arange(labeled) % 4
-    held_out = SimpleNamespace(
-        rows=rows,
-        y=y[rows],
-        fold=fold,
-        predictions={"linear": held, "ensemble": held},
-        fold_means=np.full((4, 2), predicted[labeled:].mean()),
-    )
-    imputed = np.arange(labeled, n)
-    by = np.stack([predicted[imputed], np.full(len(imputed), 0.3)], 1)
-    predictions = SimpleNamespace(
-        rows=imputed, nearest=np.tile(rows[:3], (len(imputed), 1)), predictions={"linear": by}
-    )
-    return FakeRun(labels, task, held_out, predictions, folder, truth=task.mean + task.scale * y)
+    both = np.stack([predicted, np.full(n, 0.3)], 1)
+    imputed, mean = np.arange(labeled, n), np.full(2, predicted[labeled:].mean())
+    arrays = predictions_of(rows, y[rows], both[rows], mean, imputed, {"linear": both[imputed]})
+    return FakeRun(labels, task, *arrays, folder, truth=task.mean + task.scale * y)

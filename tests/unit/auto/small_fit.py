@@ -1,20 +1,11 @@
-"""The stages of a fit on small arrays, each with few steps."""
+"""A fit of small arrays with few steps."""
 
 import os
 import signal
-from dataclasses import replace
 
 import numpy as np
 
-from labelgrad.auto.assemble import Fitted, assemble, subsample
-from labelgrad.auto.base_models.registry import base_models
-from labelgrad.auto.cross_fit import cross_fit, make_folds
-from labelgrad.auto.data.dataset import read
-from labelgrad.auto.distillation import distill
-from labelgrad.auto.evaluation import evaluate
-from labelgrad.auto.events import Events
-from labelgrad.auto.run import RunFolder
-from labelgrad.auto.stacking import stack
+from labelgrad import fit
 
 
 def arrays(rows=60, labeled=24, seed=0, *, values=False):
@@ -25,26 +16,8 @@ def arrays(rows=60, labeled=24, seed=0, *, values=False):
     return X, np.where(np.arange(rows) < labeled, (X[:, 0] > 0).astype(int), -1)
 
 
-def small_fit(X, y=None, *, out=None, resume=False, **options):
-    options = {"base_models": "linear,neighbours", "steps": 20} | options
-    with RunFolder.open(out, resume=resume) as run:
-        config = run.resolve(None, options)
-        raw = read(X, y, config, Events())
-        dataset = run.annotations.applied_to(raw)
-        run.begin(config, X, dataset, raw)
-        sample = subsample(dataset, config)
-        train = sample.dataset
-        folds = make_folds(train.y, train.task, config.seed)
-        folder = run.checkpoint("networks")
-        models = base_models(config.base_models, config, train, folder=folder)
-        fits, notes = cross_fit(models, train, folds)
-        ensemble = stack(fits, train, folds)
-        student = distill(ensemble, train, config, folder=run.checkpoint("student"))
-        scores = evaluate(ensemble, student)
-        annotated = {one.id: one.how for one in run.annotations.newest(audits=False)}
-        notes = [*train.notes, *notes, *sample.notes]
-        parts = Fitted(raw, sample, ensemble, student, scores, config, X, annotated, notes)
-        return run.save(replace(assemble(parts), page="<p>A report.</p>"))
+def small_fit(X, y=None, **options):
+    return fit(X, y, **{"base_models": "linear,neighbours", "steps": 20} | options)
 
 
 def fit_until_killed(out, count, resume):

@@ -73,8 +73,6 @@ DAMAGED = [
     b"",
     b"{",
     b"[1, 2]",
-    b"null",
-    b'"cat"',
     b'{"id": "1"}',
     b'{"id": 7, "label": "cat", "how": "accept"}',
     b'{"id": "1", "label": ["cat"], "how": "accept"}',
@@ -88,7 +86,6 @@ DAMAGED = [
     b"[" * 100_000,
     '{"id": "1", "label": "caf\xe9", "how": "accept"}'.encode("latin-1"),
     '{"id": "1", "label": "cat", "how": "accept"}'.encode("utf-16"),
-    b"\x00\xff\xfe",
 ]
 
 

@@ -152,12 +152,11 @@ def test_workers_and_this_process_give_the_same_bits() -> None:
         Network("lga", "mlp-8", 20, 1e-2),
         Bad("does not sum"),
     ]
-    arguments = (models, dataset, folds)
-    alone, _ = cross_fit(arguments[0][:3], *arguments[1:])
+    alone, _ = cross_fit(models[:3], dataset, folds)
     seen: list[tuple[int, int]] = []
     events = Events()
     events.progress = lambda stage, done, total: seen.append((done, total))  # type: ignore[method-assign]
-    many, notes = cross_fit(*arguments, TWO_WORKERS, events)
+    many, notes = cross_fit(models, dataset, folds, TWO_WORKERS, events)
     assert seen[-1][0] == seen[-1][1] == len(seen)
     assert "sum to 2" in notes[0]
     for one, other in zip(alone, many, strict=True):
@@ -239,21 +238,6 @@ def test_the_gradient_of_the_stacking_loss_is_right(task: Task) -> None:
 
     for step in 1e-2 * np.concatenate([np.eye(3), -np.eye(3)]):
         assert loss(np.maximum(best + step, 1e-9)) >= loss(best) - 1e-6
-
-
-def test_one_model_gets_all_weight_where_stacking_is_no_better() -> None:
-    rng, y = np.random.default_rng(0), np.arange(40) % 2
-    fold, start, prior = np.arange(40) % 4, np.full(3, 1 / 3), np.array([0.5, 0.5])
-    said = np.where(np.arange(40) < 4, 1 - y, y)  # wrong in one of ten, and nine tenths sure
-    right = np.log(np.where(np.eye(2)[said] > 0, 0.9, 0.1))
-    noise = log_softmax(3 * rng.normal(size=(2, 40, 2)), axis=-1)
-    weights = fit_weights(np.stack([noise[0], right, noise[1]]), y, fold, start, prior, TWO)
-    np.testing.assert_array_equal(weights, [0, 1, 0])
-    # Two models that know different examples are better together.
-    known = np.arange(40)[:, None] // 2 % 2
-    halves = np.stack([np.where(known == k, right, np.log(0.5)) for k in (0, 1)])
-    both = fit_weights(halves, y, fold, start[:2] * 1.5, prior, TWO)
-    assert (both > 0.2).all()
 
 
 def test_few_labels_never_shrink_predictions_to_the_prior() -> None:

@@ -10,13 +10,13 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from PIL import Image
 from torch import nn
 
 from labelgrad import load
 from labelgrad.auto.data.columns import Category, Number
 from labelgrad.auto.data.formats import DateFormat, NumberFormat
 from labelgrad.auto.export import _description, export
+from tests.unit.auto.encoders.tiny import image_folder
 from tests.unit.auto.small_fit import arrays, small_fit
 
 
@@ -64,17 +64,6 @@ def test_what_cannot_be_exported_is_said(run, tmp_path):
     assert (tmp_path / "deep" / "model.pt2").is_file()
 
 
-def images(folder, count=24):
-    rng = np.random.default_rng(0)
-    for number in range(count):
-        kind = "dark" if number % 2 else "light"
-        place = folder / (kind if number < 16 else "unlabeled")
-        place.mkdir(parents=True, exist_ok=True)
-        pixels = rng.integers(0, 120, (12, 12, 3)) + (0 if kind == "dark" else 120)
-        Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number}.png")
-    return folder
-
-
 class Means(nn.Module):
     """An encoder that anybody can build."""
 
@@ -84,7 +73,7 @@ class Means(nn.Module):
 
 @pytest.mark.parametrize("encoder", ["none", Means()])
 def test_pixels_go_in_where_there_are_images(tmp_path, encoder):
-    data = images(tmp_path / "images")
+    data = image_folder(tmp_path / "images")
     options = {"encoder": encoder, "base_models": "linear", "size": 8, "network": "mlp-8"}
     run = small_fit(data, out=tmp_path / "run", **options)
     path = export(run, with_encoder=encoder != "none")
@@ -239,7 +228,7 @@ def test_texts_and_images_are_refused(tmp_path):
     run = small_fit(frame, encoder="none", target="label", base_models="linear")
     with pytest.raises(ValueError, match=r"'review' is a column of texts; .*--ignore review"):
         export(run, to="numpy", out=tmp_path / "model.py")
-    run = small_fit(images(tmp_path / "images"), encoder="none", base_models="linear", size=8)
+    run = small_fit(image_folder(tmp_path / "images"), encoder="none", base_models="linear", size=8)
     with pytest.raises(ValueError, match="--to numpy is for tables"):
         export(run, to="numpy", out=tmp_path / "model.py")
     assert not (tmp_path / "model.py").exists()

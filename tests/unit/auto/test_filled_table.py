@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from labelgrad import fit, load
-from labelgrad.auto.annotations import Annotation, log_of
+from labelgrad.auto.annotations import Annotation, log_of, take_corrections
 from labelgrad.auto.audits import draw_audit
 from labelgrad.auto.data import sources
 from labelgrad.auto.guarantee import guaranteed_labels
@@ -93,7 +93,8 @@ def test_other_files_come_back_in_their_format(tmp_path, name):
 
 
 def test_a_data_frame_comes_back_as_one_of_its_library():
-    data = frame().to_pandas().set_index(pd_index())
+    names = pandas.Index([f"r{row}" for row in range(ROWS)], name="name")
+    data = frame().to_pandas().set_index(names)
     before = data.copy()
     found = fit(data, target="kind", **QUICK).table()
     assert isinstance(found, pandas.DataFrame)
@@ -103,10 +104,6 @@ def test_a_data_frame_comes_back_as_one_of_its_library():
     assert found["kind"].tolist()[:LABELED] == CLASS[:LABELED].tolist()
     assert found["kind"].notna().all()
     assert found["confidence"].notna().sum() == ROWS - LABELED
-
-
-def pd_index():
-    return pandas.Index([f"r{row}" for row in range(ROWS)], name="name")
 
 
 @pytest.mark.parametrize(
@@ -183,8 +180,6 @@ def test_a_correction_is_in_the_table_also_of_a_random_label(tmp_path):
     result = fit(tmp_path / "t.csv", **options)
     other = {"yes": "no", "no": "yes"}[CLASS[0]]
     (tmp_path / "corrections.csv").write_text(f"row,label\n1,{other}\n")
-    from labelgrad.auto.annotations import take_corrections
-
     take_corrections(result, tmp_path / "corrections.csv")
     fit(out=tmp_path / "run", resume=True)
     back = pl.read_csv(tmp_path / "run" / "table.csv", infer_schema=False)

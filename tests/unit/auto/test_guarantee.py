@@ -15,7 +15,6 @@ from labelgrad.auto.audits import (
 )
 from labelgrad.auto.guarantee import (
     GuaranteeFinder,
-    evidence,
     guarantee_table,
     guaranteed_labels,
 )
@@ -31,12 +30,19 @@ def truth_of(run, name):
     )
 
 
+def answer(run, names, label=None):
+    """Say in an audit what these are, or that all have a label; gives the log."""
+    log = AnnotationLog(run.folder / FILE)
+    labels = {name: label or truth_of(run, name) for name in names}
+    log.add([Annotation(name, said, "audit", run.digest) for name, said in labels.items()])
+    return log
+
+
 def audited(run, n, seed=0):
     """Draw n audits by a seed, and answer them truthfully."""
-    log = AnnotationLog(run.folder / FILE)
     draw = repeat_draw(imputed_ids(run), n, seed, run.digest)
-    log.add([draw])
-    log.add([Annotation(name, truth_of(run, name), "audit", run.digest) for name in draw.ids])
+    AnnotationLog(run.folder / FILE).add([draw])
+    answer(run, draw.ids)
     return draw
 
 
@@ -116,11 +122,10 @@ def test_selected_labels_are_the_most_confident_and_audits_are_corrected(tmp_pat
     assert guaranteed_labels(run, 0.05, rest_by_hand=True).imputed >= found.imputed
 
 
-def test_guarantees_hold(tmp_path):
+def test_guarantees_hold(tmp_path_factory):
     broken = 0
     for seed in range(40):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
+        folder = tmp_path_factory.mktemp("run")
         run = classification_run(1000, folder=folder, seed=seed)
         audited(run, 150, seed)
         labels = guaranteed_labels(run, 0.05).labels
@@ -163,8 +168,7 @@ def test_a_look_soon_after_another_shows_what_that_one_selected(tmp_path):
     audited(run, 200)
     first = guaranteed_labels(run, 0.1)
     more = draw_audit(run, 20)
-    log = AnnotationLog(tmp_path / FILE)
-    log.add([Annotation(n, truth_of(run, n), "audit", run.digest) for n in more.ids])
+    log = answer(run, more.ids)
     again = guaranteed_labels(run, 0.1)
     assert again.rests_on == 200
     assert "first 200 of the random labels" in again.summary
@@ -174,12 +178,10 @@ def test_a_look_soon_after_another_shows_what_that_one_selected(tmp_path):
     assert log.looks(run.digest) == [200, 220]
 
 
-def test_after_a_look_in_vain_more_audits_are_needed_than_without_one(tmp_path):
-    first, second = (tmp_path / name for name in "ab")
+def test_after_a_look_in_vain_more_audits_are_needed_than_without_one(tmp_path_factory):
     found = []
-    for folder, looks in ((first, True), (second, False)):
-        folder.mkdir()
-        run = classification_run(2000, folder=folder, skill=1.0)
+    for looks in (True, False):
+        run = classification_run(2000, folder=tmp_path_factory.mktemp("run"), skill=1.0)
         audited(run, 100)
         finder = GuaranteeFinder(run, look=looks)
         assert not len(finder.select(0.05)[0])
@@ -216,9 +218,7 @@ def test_chosen_labels_give_no_guarantee():
 
 def test_a_gap_counts_as_a_mistake(tmp_path):
     run = classification_run(folder=tmp_path, skill=9.0)
-    log = AnnotationLog(tmp_path / FILE)
-    draw = draw_audit(run, 10, log=log)
-    log.add([Annotation(n, truth_of(run, n), "audit", run.digest) for n in draw.ids[2:]])
+    answer(run, draw_audit(run, 10).ids[2:])
     found = guaranteed_labels(run, 0.1)
     assert (found.mistakes, found.evidence.gaps) == (2, 2)
 
@@ -248,22 +248,14 @@ def test_values_have_no_guarantee():
         guaranteed_labels(regression_run(), 0.05)
 
 
-def test_evidence_of_a_run_without_any():
-    run = classification_run()
-    known = evidence(run, AnnotationLog(None))
-    assert len(known) == 0
-    assert len(known.imputed) == 360
-
-
 # Prevalence
 
 
 @pytest.mark.parametrize("source", ["given", "random"])
-def test_prevalences_are_covered(tmp_path, source):
+def test_prevalences_are_covered(tmp_path_factory, source):
     covered, narrower = [], []
     for seed in range(30):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
+        folder = tmp_path_factory.mktemp("run")
         run = classification_run(800, 120, source=source, folder=folder, seed=seed)
         if source == "given":
             audited(run, 100, seed)
@@ -278,11 +270,10 @@ def test_prevalences_are_covered(tmp_path, source):
     assert np.mean(narrower) > 0.9
 
 
-def test_the_mean_of_values_is_covered(tmp_path):
+def test_the_mean_of_values_is_covered(tmp_path_factory):
     covered = []
     for seed in range(30):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
+        folder = tmp_path_factory.mktemp("run")
         run = regression_run(folder=folder, seed=seed)
         audited(run, 40, seed)
         found = prevalence(run).table.row(0, named=True)
@@ -294,10 +285,9 @@ def test_the_mean_of_values_is_covered(tmp_path):
 
 def test_a_class_that_only_audits_have_gets_a_prevalence(tmp_path):
     run = classification_run(folder=tmp_path)
-    log = AnnotationLog(tmp_path / FILE)
-    draw = draw_audit(run, 30, log=log)
-    log.add([Annotation(name, "elk", "audit", run.digest) for name in draw.ids[:10]])
-    log.add([Annotation(n, truth_of(run, n), "audit", run.digest) for n in draw.ids[10:]])
+    draw = draw_audit(run, 30)
+    answer(run, draw.ids[:10], "elk")
+    answer(run, draw.ids[10:])
     table = prevalence(run).table
     elk = table.filter(pl.col("name") == "elk").row(0, named=True)
     assert 0 < elk["low"] < elk["value"] < elk["high"] < 1
@@ -305,11 +295,7 @@ def test_a_class_that_only_audits_have_gets_a_prevalence(tmp_path):
 
 def test_audits_and_random_labels_count_together(tmp_path):
     run = classification_run(800, 100, source="random", folder=tmp_path)
-    log = AnnotationLog(tmp_path / FILE)
-    draw = repeat_draw(imputed_ids(run), 60, 0, run.digest)
-    log.add([draw])
-    log.add([Annotation(draw.ids[0], "elk", "audit", run.digest)])
-    log.add([Annotation(n, truth_of(run, n), "audit", run.digest) for n in draw.ids[1:]])
+    answer(run, audited(run, 60).ids[:1], "elk")
     found = prevalence(run)
     assert found.labels == 160
     for code, each in enumerate(found.table.head(3).rows(named=True)):
@@ -319,11 +305,10 @@ def test_audits_and_random_labels_count_together(tmp_path):
 
 def test_gaps_make_intervals_wider(tmp_path):
     run = classification_run(folder=tmp_path)
-    log = AnnotationLog(tmp_path / FILE)
-    draw = draw_audit(run, 60, log=log)
-    log.add([Annotation(n, truth_of(run, n), "audit", run.digest) for n in draw.ids[5:]])
+    draw = draw_audit(run, 60)
+    answer(run, draw.ids[5:])
     with_gaps = prevalence(run).table.select(pl.col("high") - pl.col("low")).item(0, 0)
-    log.add([Annotation(n, truth_of(run, n), "audit", run.digest) for n in draw.ids[:5]])
+    answer(run, draw.ids[:5])
     without = prevalence(run).table.select(pl.col("high") - pl.col("low")).item(0, 0)
     assert without < with_gaps
 
@@ -335,9 +320,7 @@ def test_no_random_labels_no_interval():
 
 def test_one_random_label_gives_no_interval(tmp_path):
     run = classification_run(folder=tmp_path)
-    log = AnnotationLog(tmp_path / FILE)
-    (name, *_) = draw_audit(run, 5, log=log).ids
-    log.add([Annotation(name, truth_of(run, name), "audit", run.digest)])
+    answer(run, draw_audit(run, 5).ids[:1])
     with pytest.raises(ValueError, match=r"this run has only 1 \("):
         prevalence(run)
 

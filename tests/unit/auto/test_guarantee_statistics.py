@@ -74,15 +74,6 @@ def test_the_most_confident_labels_up_to_the_first_hypothesis_that_stands(seed, 
     assert found.tolist() == list(range(expected))
 
 
-def test_where_no_threshold_passes_nothing_is_selected():
-    """50 labels cannot carry 2 %, however sure the model is."""
-    none_wrong = np.zeros(50, dtype=bool)
-    for rest_by_hand in (False, True):
-        sample = AuditSample(np.zeros(2000), np.arange(50), none_wrong)
-        assert len(sample.select(0.02, rest_by_hand=rest_by_hand)) == 0
-    assert AuditSample(np.zeros(10**6), np.arange(50), none_wrong).more_audits(0.02) == 149 - 50
-
-
 @pytest.mark.parametrize("rest_by_hand", [False, True])
 @pytest.mark.parametrize(("audited", "most"), [(60, 0.05), (150, 0.02), (300, 0.02), (300, 0.1)])
 def test_the_guarantee_holds_even_where_the_labels_are_just_too_bad(audited, most, rest_by_hand):

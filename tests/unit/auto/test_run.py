@@ -53,7 +53,7 @@ def files_of(folder, without=()):
 
 
 def without_seconds(folder):
-    files = files_of(folder, without=["manifest.json"])
+    files = files_of(folder, without=["manifest.json", "report.html"])
     saved = json.loads(files["result.json"])
     saved["about"]["seconds"] = 0
     for score in saved["evaluation"]["scores"]:

@@ -20,6 +20,7 @@ from labelgrad.auto.server.app import MAX_BYTES, TimedProtocol, make_app
 from labelgrad.auto.server.serve import bound_socket
 from labelgrad.auto.server.session import SIDES, ReviewSession
 from tests.system.review_runs import image_run, table_run
+from tests.unit.auto.data.test_texts import letters
 from tests.unit.auto.fake_runs import FILE
 
 SECRET, PORT = "a-secret", 8765
@@ -342,17 +343,13 @@ def test_views_of_images(tmp_path):
 
 
 def test_views_of_texts(tmp_path):
-    for number in range(8):
-        folder = tmp_path / "texts" / ("good" if number % 2 else "bad")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{number}.txt").write_text(
-            f"{'sun' if number % 2 else 'rain'} number {number} and all"
-        )
-    dataset = read(tmp_path / "texts", config=FitConfig(encoder="none"))
-    views = open_views(tmp_path / "texts", dataset.preprocessor, dataset.ids)
-    assert "and all" in views.view(3).text
-    (found,) = views.search("NUMBER 5")
-    assert dataset.ids[found] == "good/5.txt"
+    folder = letters(tmp_path / "texts")
+    (folder / "good" / "05.txt").write_text("A text of its own")
+    dataset = read(folder, config=FitConfig(encoder="none"))
+    views = open_views(folder, dataset.preprocessor, dataset.ids)
+    assert views.view(3).text == (folder / dataset.ids[3]).read_text()
+    (found,) = views.search("OF ITS OWN")
+    assert dataset.ids[found] == "good/05.txt"
     assert views.image(0, 96) is None
 
 

@@ -13,9 +13,34 @@ import torch
 import torch._dynamo  # which every process would import by itself at its first optimizer
 import torch.distributed as dist
 
+from labelgrad import LGA, MLP, Evidence, Recipe, Supervised, TensorBatches
+from labelgrad.augment.views import Noise
 from labelgrad.distributed import Group, current_group
 
 SECONDS = 60.0
+
+
+def job(folder, group=None, steps=24, every=4, table=None):
+    """A small training in single precision, with a validation set and checkpoints."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(90, 4, generator=generator), torch.arange(90) % 3
+    x += y[:, None]
+    recipe = Recipe(
+        lambda: MLP(4, (8,), 3),
+        lambda: 0.2 * Supervised() + LGA(60, 3, rule=Evidence(), folder=table),
+        TensorBatches(x, y, rows=torch.arange(30), batch_size=10),
+        TensorBatches(x, rows=torch.arange(30, 90), batch_size=12),
+        steps=steps,
+        views=Noise(),
+    )
+    return recipe.run(
+        group=group,
+        folder=folder,
+        examples={"validation": (x[:30], y[:30])},
+        truth=y[30:],
+        evaluate_every=every,
+        checkpoint_every=every,
+    )
 
 
 def together(size, work, *, seconds=SECONDS, kill=None):

@@ -9,8 +9,8 @@ from labelgrad.labels import table as table_module
 from labelgrad.training import checkpoint
 from labelgrad.training.checkpoint import Checkpoints
 from tests.conftest import NETWORKS, WIDTH
-from tests.unit.distributed.processes import together
-from tests.unit.distributed.test_processes import advance, after, assert_same, job, trainer
+from tests.unit.distributed.processes import job, together
+from tests.unit.distributed.test_processes import advance, after, assert_same, trainer
 from tests.unit.test_contract import ROWS, VIEWS
 
 COUNT = 23

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from labelgrad import LGA, MLP, EntMin, Evidence, Recipe, Supervised, TensorBatches
-from labelgrad.augment.views import Noise
+from labelgrad import LGA, EntMin, Recipe, Supervised, TensorBatches
 from labelgrad.distributed import Group
 from labelgrad.objectives.distillation import Distillation
 from labelgrad.training.checkpoint import Checkpoints
 from tests.conftest import NETWORKS, WIDTH
-from tests.unit.distributed.processes import together
-from tests.unit.test_contract import EVERY_OBJECTIVE, ROWS, VIEWS
+from tests.unit import test_contract as contract
+from tests.unit.distributed.processes import job, together
+from tests.unit.test_contract import EVERY_OBJECTIVE, ROWS
 
 METHODS = {
     **EVERY_OBJECTIVE,
@@ -27,15 +27,7 @@ APPROXIMATE = "lga by finite difference"  # a small difference over a small step
 
 
 def trainer(make, group, network="mlp", size=(4, 6), **settings):
-    torch.manual_seed(0)
-    model = NETWORKS[network]().double()
-    labeled = TensorBatches(
-        torch.randn(9, 1, 4, 4).double(), torch.arange(9) % WIDTH, batch_size=size[0]
-    )
-    unlabeled = TensorBatches(torch.randn(ROWS, 1, 4, 4).double(), batch_size=size[1])
-    settings = {"learning_rate": 1e-2, "views": VIEWS, **settings}
-    recipe = Recipe(model, make(), labeled, unlabeled, **settings)
-    return recipe.trainer(group=group)
+    return contract.trainer(make, network, size, group, **settings)
 
 
 def after(steps, make, group, *args, **settings):
@@ -121,29 +113,6 @@ def test_a_step_sends_as_many_gradients_as_it_must(make, gradients):
     parameters, sent = sum(p.numel() for p in NETWORKS["mlp"]().parameters()), messages(make)
     assert sent.count(parameters) == 3 * gradients
     assert max(size for size in sent if size != parameters) <= 8  # what is recorded; no labels
-
-
-def job(folder, group, steps=24, every=4, table=None):
-    """A small training in single precision, with a validation set and checkpoints."""
-    generator = torch.Generator().manual_seed(0)
-    x, y = torch.randn(90, 4, generator=generator), torch.arange(90) % WIDTH
-    x += y[:, None]
-    recipe = Recipe(
-        lambda: MLP(4, (8,), WIDTH),
-        lambda: 0.2 * Supervised() + LGA(60, WIDTH, rule=Evidence(), folder=table),
-        TensorBatches(x, y, rows=torch.arange(30), batch_size=10),
-        TensorBatches(x, rows=torch.arange(30, 90), batch_size=12),
-        steps=steps,
-        views=Noise(),
-    )
-    return recipe.run(
-        group=group,
-        folder=folder,
-        examples={"validation": (x[:30], y[:30])},
-        truth=y[30:],
-        evaluate_every=every,
-        checkpoint_every=every,
-    )
 
 
 def advance(run, step):

@@ -10,28 +10,17 @@ import signal
 import sys
 from pathlib import Path
 
-import torch
-import torch._dynamo
 from torch.distributed import run as torchrun
 
-from labelgrad import LGA, MLP, Evidence, Recipe, Supervised, TensorBatches, fit  # noqa: F401
+from labelgrad import fit  # noqa: F401
 from labelgrad.auto.cli.app import main
+from tests.unit.distributed.processes import job
 
 FIT = "labelgrad fit pets.csv --target kind --steps 8 --base-models lga --workers 1 --out run"
 
 
 def training(folder):
-    generator = torch.Generator().manual_seed(0)
-    x, y = torch.randn(90, 4, generator=generator), torch.arange(90) % 3
-    x += y[:, None]
-    recipe = Recipe(
-        lambda: MLP(4, (8,), 3),
-        lambda: 0.2 * Supervised() + LGA(60, 3, rule=Evidence()),
-        TensorBatches(x, y, rows=torch.arange(30), batch_size=10),
-        TensorBatches(x, rows=torch.arange(30, 90), batch_size=12),
-        steps=40,
-    )
-    return recipe.run(folder=folder, evaluate_every=10, checkpoint_every=10)
+    return job(folder, steps=40, every=10)
 
 
 def worker(folder):

@@ -1,7 +1,5 @@
 """Labels that learn by evidence: the closed form, and what it does not depend on."""
 
-import copy
-
 import pytest
 import torch
 from hypothesis import given
@@ -9,16 +7,12 @@ from hypothesis import strategies as st
 
 from labelgrad import (
     LGA,
-    MLP,
     CrossEntropy,
     Evidence,
     LabelTable,
     SquaredError,
-    Supervised,
-    TensorBatches,
-    Trainer,
 )
-from labelgrad.labels.rules import LEAD, SCALE
+from labelgrad.labels.rules import LEAD
 
 
 def slopes_of(seed, visits=7, size=4, width=3):
@@ -73,13 +67,6 @@ def test_labels_do_not_depend_on_the_unit_of_the_slopes_nor_on_their_order(loss)
     assert torch.allclose(weighed(slopes.flip(0), loss), weighed(slopes, loss))
 
 
-def test_slopes_that_agree_decide_and_slopes_that_contradict_do_not():
-    agree = torch.tensor([[[-1.0, 1.0]]]).repeat(16, 1, 1)
-    contradict = agree * torch.tensor([1.0, -1.0]).repeat(8)[:, None, None]
-    assert weighed(agree, SquaredError(), 1.0).tolist() == [[4.0, -4.0]]  # √16
-    assert weighed(contradict, SquaredError(), 1.0).tolist() == [[0.0, 0.0]]
-
-
 @pytest.mark.parametrize("classes", [2, 3, 10, 1000])
 def test_a_label_can_always_be_surer_than_what_is_called_sure(classes):
     slope = torch.ones(50, 1, classes, dtype=torch.float64)
@@ -99,34 +86,7 @@ def test_a_table_by_evidence_moves_only_what_it_draws_and_lives_in_a_file_too(tm
         assert undecided.tolist() == [True, False, True, False, True]
 
 
-def test_lga_by_evidence_trains_and_its_labels_are_found_again_after_a_checkpoint():
-    def trainer():
-        x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
-        y = (x[:, 0] > 0).long()
-        torch.manual_seed(0)
-        lga = LGA(30, 2, rule=Evidence(5.0))
-        labeled, others = (
-            TensorBatches(x[:10], y[:10], batch_size=10),
-            TensorBatches(x[10:], batch_size=10),
-        )
-        return Trainer(MLP(4, (8,), 2), 0.1 * Supervised() + lga, labeled, others), lga
-
-    (first, labels), (second, found) = trainer(), trainer()
-    for _ in range(20):
-        first.step()
-    second.load(copy.deepcopy(first.state))
-    for _ in range(5):
-        first.step()
-        second.step()
-    assert torch.equal(labels.table.labels(), found.table.labels())
-    assert labels.table.labels().max() > 0.9
-
-
 @pytest.mark.parametrize("scale", [-1.0, float("nan")])
 def test_a_scale_that_is_no_scale_is_refused(scale):
     with pytest.raises(ValueError, match="`scale` must be"):
         LGA(5, 2, rule=Evidence(scale))
-
-
-def test_the_usual_scales_are_one_for_classes_and_one_for_values():
-    assert set(SCALE) == {"classes", "values"}

@@ -36,15 +36,6 @@ def test_the_metric_is_the_papers():
         torch.testing.assert_close(scaled, gaps[-1] / (1e-3 + fourth.sqrt()))
 
 
-def test_a_fresh_gap_takes_up_a_saved_one():
-    gap, other = Gap(), Gap()
-    gap(torch.randn(9), torch.randn(9))
-    other.load_state_dict(gap.state_dict())
-    truth, pull = torch.randn(2, 9)
-    for one, two in zip(gap(truth, pull), other(truth, pull), strict=True):
-        assert torch.equal(one, two)
-
-
 @pytest.mark.parametrize("decay", [-0.1, 1.0])
 def test_a_decay_outside_its_range_is_named(decay):
     with pytest.raises(ValueError, match=f"below 1, got {decay}"):
@@ -61,11 +52,3 @@ def test_an_average_can_begin_at_a_value_without_correction():
     average.start(torch.tensor([8.0]))
     assert average.value.item() == 8
     assert average(torch.tensor([0.0])).item() == 6
-
-
-def test_both_averages_include_the_current_value():
-    gap = Gap(gradient_decay=0.5, moment_decay=0.5, epsilon=1e-12)
-    gap(torch.tensor([0.0]), torch.tensor([1.0]))
-    found, scaled = gap(torch.tensor([3.0]), torch.tensor([0.0]))
-    assert found.item() == pytest.approx(2)  # (0 + 2·3) / 3
-    assert scaled.item() == pytest.approx(2 / ((1 + 2 * 16) / 3) ** 0.5)

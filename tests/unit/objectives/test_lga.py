@@ -6,11 +6,10 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector as flatten
 
 from labelgrad import LGA, SGD, Evidence, LazyAdam, SquaredError, Supervised, TensorBatches, Trainer
-from labelgrad.methods import Problem, method
 from labelgrad.schedules import Cosine, Ramp, value_at
 from tests.conftest import LOSSES, NETWORKS, WIDTH, make_step
 
-RATE, LABEL_RATE, DECAY, FLOOR = 1e-2, 0.3, 0.9, 1e-6
+RATE, LABEL_RATE, STEPS = 1e-2, 0.05, 120
 GRADIENT = torch.optim.SGD  # moves by the gradient itself
 
 
@@ -25,26 +24,31 @@ class SlowAverage:
         return total / sum(weights)
 
 
-def algorithm_1(model, labeled, unlabeled, *, loss, schedule, steps):
-    """The paper's pseudocode line by line; gives the free numbers w of the whole table."""
+def algorithm_1(model, labeled, unlabeled, *, loss, schedule, decays, epsilon, joint_pass):
+    """The paper's pseudocode line by line; gives the imputed labels of the whole table."""
     classify = loss == "cross-entropy"
     w = torch.zeros(len(unlabeled), WIDTH, dtype=torch.float64, requires_grad=True)
     params = list(model.parameters())
     adam_theta = torch.optim.Adam(params, lr=RATE)
     adam_w = torch.optim.Adam([w], lr=LABEL_RATE)
-    truth_average, moment_average = SlowAverage(DECAY), SlowAverage(DECAY)
-    for i in range(steps):
+    truth_average, moment_average = map(SlowAverage, decays)
+    for i in range(STEPS):
         true, other = labeled.batch(i), unlabeled.batch(i)
         y = w[other.rows].softmax(-1) if classify else w[other.rows]
-        g_l = torch.autograd.grad(LOSSES[loss](model(true.x), true.y), params)
-        outputs = model(other.x)
-        if classify:
-            mean = -(y * F.log_softmax(outputs, -1)).sum() / len(y)
+        if joint_pass:
+            both = model(torch.cat([true.x, other.x])).split([len(true.x), len(other.x)])
         else:
-            mean = 0.5 * (outputs - y).square().sum() / len(y)
+            both = model(true.x), model(other.x)
+        if classify:
+            known = F.cross_entropy(both[0], true.y)
+            mean = -(y * F.log_softmax(both[1], -1)).sum() / len(y)
+        else:
+            known = 0.5 * (both[0] - true.y).square().sum() / len(true.y)
+            mean = 0.5 * (both[1] - y).square().sum() / len(y)
+        g_l = torch.autograd.grad(known, params, retain_graph=True)
         g_u = torch.autograd.grad(mean, params, create_graph=True)
         gap = truth_average(flatten(g_l)) - flatten(g_u)
-        scale = FLOOR + moment_average(gap**4).sqrt()
+        scale = epsilon + moment_average(gap**4).sqrt()
         (w.grad,) = torch.autograd.grad((gap**2 / scale).sum(), w)
         for param, pull, truth in zip(params, g_u, g_l, strict=True):
             param.grad = (pull + value_at(schedule, i) * truth).detach()
@@ -53,49 +57,48 @@ def algorithm_1(model, labeled, unlabeled, *, loss, schedule, steps):
     return w.detach().softmax(-1) if classify else w.detach()
 
 
-def problem(network, loss, dtype=torch.float64):
+def problem(network, loss):
     torch.manual_seed(0)
-    model = NETWORKS[network]().to(dtype)
-    labels = torch.arange(9) % WIDTH if loss == "cross-entropy" else torch.randn(9, WIDTH).to(dtype)
-    labeled = TensorBatches(torch.randn(9, 1, 4, 4).to(dtype), labels, batch_size=5, seed=1)
-    unlabeled = TensorBatches(torch.randn(20, 1, 4, 4).to(dtype), batch_size=6, seed=1)
+    model = NETWORKS[network]().double()
+    labels = torch.arange(9) % WIDTH if loss == "cross-entropy" else torch.randn(9, WIDTH).double()
+    labeled = TensorBatches(torch.randn(9, 1, 4, 4).double(), labels, batch_size=5, seed=1)
+    unlabeled = TensorBatches(torch.randn(20, 1, 4, 4).double(), batch_size=6, seed=1)
     return model, labeled, unlabeled
 
 
-@pytest.mark.parametrize("network", ["mlp", "conv"])
-@pytest.mark.parametrize("schedule", [0, 0.5, Ramp(20)])
-def test_thirty_steps_are_those_of_algorithm_1(network, loss, schedule):
+@pytest.mark.parametrize(
+    ("network", "joint_pass"), [("mlp", False), ("conv", False), ("conv", True)]
+)
+@pytest.mark.parametrize("schedule", [0, 0.5, Ramp(50, 0.5)])
+# Without averages v / (ε + v²) magnifies rounding by up to 1/ε: with a small ε two slow runs whose
+# first weights differ by 1e-15 are as far apart after a hundred steps as ours is from either.
+@pytest.mark.parametrize(("decays", "epsilon"), [((0.9, 0.99), 1e-6), ((0.0, 0.0), 0.1)])
+def test_lga_is_algorithm_1_to_the_last_digits(
+    network, joint_pass, loss, schedule, decays, epsilon
+):
+    how = {"loss": loss, "schedule": schedule, "decays": decays, "epsilon": epsilon}
     model, labeled, unlabeled = problem(network, loss)
-    expected = algorithm_1(model, labeled, unlabeled, loss=loss, schedule=schedule, steps=30)
+    expected = algorithm_1(model, labeled, unlabeled, joint_pass=joint_pass, **how)
     ours, labeled, unlabeled = problem(network, loss)
     lga = LGA(
         len(unlabeled),
         WIDTH,
         loss=LOSSES[loss],
         rule=LazyAdam(LABEL_RATE),
-        gradient_decay=DECAY,
-        moment_decay=DECAY,
-        epsilon=FLOOR,
+        gradient_decay=decays[0],
+        moment_decay=decays[1],
+        epsilon=epsilon,
         dtype=torch.float64,
     )
-    objective = schedule * Supervised() + lga
-    trainer = Trainer(ours, objective, labeled, unlabeled, learning_rate=RATE, loss=LOSSES[loss])
-    for _ in range(30):
+    settings = {"learning_rate": RATE, "loss": LOSSES[loss], "joint_pass": joint_pass}
+    trainer = Trainer(ours, schedule * Supervised() + lga, labeled, unlabeled, **settings)
+    for _ in range(STEPS):
         trainer.step()
-    torch.testing.assert_close(lga.table.labels(), expected, rtol=0, atol=1e-8)
-    for one, two in zip(ours.state_dict().values(), model.state_dict().values(), strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=1e-8)
-
-
-def test_without_a_supervised_term_the_truth_speaks_through_the_gap_alone():
-    step = make_step()
-    lga = LGA(len(step.unlabeled.x), WIDTH, dtype=torch.float64)
-    found = step.gradient(lga(step))
-    uniform = torch.full((len(step.unlabeled.x), WIDTH), 1 / WIDTH, dtype=torch.float64)
-    pull = step.gradient(F.cross_entropy(step.unlabeled_outputs, uniform))
-    torch.testing.assert_close(found, pull)
-    lga.update(step)
-    assert not torch.allclose(lga.table.labels(), uniform)
+    assert (lga.table.labels() - expected).abs().max() < 1e-12
+    for name, value in model.state_dict().items():
+        # The slope of a bias before batch norm is rounding alone, which Adam magnifies.
+        tolerance = 1e-8 if name in ("conv.bias", "norm.running_mean") else 1e-12
+        torch.testing.assert_close(ours.state_dict()[name], value, rtol=0, atol=tolerance)
 
 
 def test_a_weight_of_zero_still_learns_the_labels():
@@ -134,6 +137,8 @@ def test_measures_the_imputed_labels_where_the_truth_is_known():
         ({"power": -1}, "`power` must be from 0 to 0.5, got -1"),
         ({"slope": "guess"}, "one of forward-mode, finite-difference, got 'guess'"),
         ({"gradient_decay": 1.5}, "below 1, got 1.5"),
+        ({"dtype": torch.bfloat16}, r"torch\.float32 or torch\.float64, got"),
+        ({"dtype": torch.int64}, r"torch\.float32 or torch\.float64, got"),
     ],
 )
 def test_bad_settings_are_named(settings, message):
@@ -141,14 +146,10 @@ def test_bad_settings_are_named(settings, message):
         LGA(10, WIDTH, **settings)
 
 
-def test_a_table_of_another_size_than_the_data_is_refused_before_training():
+def test_a_table_of_another_size_or_loss_is_refused_before_training():
     model, labeled, unlabeled = problem("mlp", "cross-entropy")
     with pytest.raises(ValueError, match="LGA has 7 rows for 20 examples"):
         Trainer(model, LGA(7, WIDTH), labeled, unlabeled)
-
-
-def test_another_loss_than_the_tables_is_refused_before_training():
-    model, labeled, unlabeled = problem("mlp", "cross-entropy")
     with pytest.raises(ValueError, match=r"built with loss=SquaredError\(\)"):
         Trainer(model, LGA(20, WIDTH, loss=SquaredError()), labeled, unlabeled)
 
@@ -157,12 +158,6 @@ def test_labels_of_another_width_than_the_outputs_are_refused():
     step = make_step()
     with pytest.raises(ValueError, match=r"LGA\(width=5\) needs so many outputs"):
         LGA(len(step.unlabeled.x), 5)(step)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
-def test_a_table_of_too_small_numbers_is_refused_when_it_is_built(dtype):
-    with pytest.raises(ValueError, match=r"torch\.float32 or torch\.float64, got"):
-        LGA(10, WIDTH, dtype=dtype)
 
 
 @pytest.mark.parametrize("network", ["mlp", "conv"])
@@ -190,15 +185,6 @@ def test_two_tables_in_one_sum_each_learn_as_they_would_beside_a_weight_of_zero(
     torch.testing.assert_close(moved, first[0] + second[0] - alone)
     torch.testing.assert_close(labels[0], first[1][0])
     torch.testing.assert_close(labels[1], second[1][1])
-
-
-def test_both_kinds_of_lga_train_by_one_name():
-    model, labeled, unlabeled = problem("mlp", "cross-entropy", torch.float32)
-    objective = method("lga+lga-evidence", Problem(rows=20, width=WIDTH, batch_size=6, steps=3))
-    trainer = Trainer(model, objective, labeled, unlabeled)
-    for _ in range(3):
-        record = trainer.step()
-    assert {"lga/loss", "lga.2/loss"} <= set(record)
 
 
 @pytest.mark.parametrize("copies", [2, 5])

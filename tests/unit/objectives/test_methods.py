@@ -21,10 +21,6 @@ from labelgrad.methods import Problem, every_method, method
 from tests.conftest import WIDTH, make_step
 
 
-def logits_for(*probabilities):
-    return torch.tensor(probabilities, dtype=torch.float64)
-
-
 def test_vat_finds_the_direction_in_which_the_prediction_moves_most():
     step = make_step("mlp", unlabeled=5)
     clean = step.unlabeled_outputs.detach()
@@ -71,27 +67,6 @@ def test_at_the_published_number_of_steps_the_decay_is_the_published_one():
     assert repr(method("softmatch", problem)) == (
         "Supervised() + 1.0 * SoftMatch(classes=4, decay=0.999)"
     )
-
-
-def seen(term, probabilities, rows):
-    """Show FlexMatch some rows with these probabilities, as a step would."""
-    logits = torch.tensor(probabilities, dtype=torch.float64).log()
-    batch = Batch(torch.zeros(len(rows), 3), None, torch.tensor(rows))
-    step = Step(torch.nn.Linear(3, 3), batch, batch)
-    step.unlabeled_outputs = logits
-    term.update(step)
-
-
-def test_flexmatch_lowers_the_threshold_of_classes_that_are_learned_slowly():
-    term = FlexMatch(rows=8, classes=3, threshold=0.8)
-    seen(term, [[0.9, 0.05, 0.05]] * 4, [0, 1, 2, 3])
-    # Four rows are sure of class 0, four of nothing: σ = (4, 0, 0), the divisor is 4.
-    assert term.thresholds().tolist() == pytest.approx([0.8, 0.0, 0.0])
-    seen(term, [[0.05, 0.9, 0.05]] * 2, [4, 5])
-    assert term.thresholds().tolist() == pytest.approx([0.8, 0.8 * 0.5 / 1.5, 0.0])
-    assert term.weigh(logits_for([0.5, 0.3, 0.2], [0.3, 0.5, 0.2])).tolist() == [0.0, 1.0]
-    seen(term, [[0.05, 0.9, 0.05]], [0])  # row 0 changes its class
-    assert term.seen_as.tolist() == [1, 0, 0, 0, 1, 1, -1, -1]
 
 
 class FixedNoise(Step):
@@ -145,7 +120,7 @@ PROBLEM = Problem(rows=12, width=WIDTH, batch_size=6, steps=100)
 
 
 @pytest.mark.parametrize(
-    "name", [*every_method(), "supervised", "lga+vat", "vat + entmin", "LGA+FixMatch"]
+    "name", [*every_method(), "supervised", "vat + entmin", "LGA+FixMatch", "lga+lga-evidence"]
 )
 def test_a_name_is_the_sum_it_says(name):
     objective = method(name, PROBLEM)

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -76,11 +77,6 @@ def test_nothing_else_in_the_package_assembles_a_training():
     assert sorted(found) == [("recipe.py", "Run"), ("recipe.py", "Trainer")]
 
 
-def test_a_recipe_can_be_followed_twice_and_gives_the_same():
-    one = recipe(steps=20, seed=3)
-    assert torch.equal(*(weights(one.run().finish().trainer) for _ in range(2)))
-
-
 def test_the_first_weights_have_a_seed_of_their_own():
     first = [weights(recipe(seed=s, network_seed=n).trainer()) for s, n in ((0, 7), (1, 7), (0, 8))]
     assert torch.equal(first[0], first[1])
@@ -91,6 +87,16 @@ METHODS = {
     "lga": lambda: 0.1 * Supervised() + LGA(ROWS, 2),
     "vat": lambda: Supervised() + VAT(eps=0.3),
 }
+
+
+def at_once(works):
+    """Call all of them, each in a thread of its own."""
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=50)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 class TestThreads:
@@ -117,11 +123,7 @@ class TestThreads:
                 errors.append(error)
 
         for _ in range(5):  # twenty runs, four at a time
-            threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            at_once([partial(work, seed) for seed in range(4)])
             assert not errors
             assert all(torch.equal(found[seed], alone[seed]) for seed in range(4))
         assert torch.equal(torch.get_rng_state(), before)
@@ -225,29 +227,25 @@ class TestAutocast:
             recipe(autocast=torch.float16).trainer()
 
 
+def compiled():
+    return torch.compile(MLP(6, (16, 16), 2), backend="aot_eager")
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 class TestCompiled:
-    def test_a_compiled_model_learns_as_it_does_uncompiled(self, tmp_path):
-        compiled = recipe(network=lambda: torch.compile(MLP(6, (16, 16), 2), backend="aot_eager"))
-        trainer = compiled.trainer()
-        for _ in range(10):
-            trainer.step()
-        torch.testing.assert_close(weights(trainer), trained(10), rtol=1e-4, atol=1e-5)
+    def test_a_compiled_model_learns_as_it_does_uncompiled(self):
+        found = trained(10, network=compiled)
+        torch.testing.assert_close(found, trained(10), rtol=1e-4, atol=1e-5)
 
     def test_its_checkpoint_is_that_of_the_plain_one(self, tmp_path):
         recipe(steps=5).run(folder=tmp_path).finish()
-        again = recipe(
-            steps=9, network=lambda: torch.compile(MLP(6, (16, 16), 2), backend="aot_eager")
-        ).run(folder=tmp_path)
+        again = recipe(steps=9, network=compiled).run(folder=tmp_path)
         assert again.trainer.index == 5
         assert again.finish().trainer.index == 9
 
     def test_a_term_that_needs_a_graph_twice_is_named(self):
-        both = recipe(
-            lambda: Supervised() + EntMin(),
-            network=lambda: torch.compile(MLP(6, (16, 16), 2), backend="aot_eager"),
-        )
+        both = recipe(lambda: Supervised() + EntMin(), network=compiled)
         with pytest.raises(ValueError, match=r"EntMin\(\) needs one pass .*donated_buffer = False"):
             both.trainer()
 
@@ -286,13 +284,6 @@ class TestBatches:
                 assert torch.equal(read.batch(step).y, tensor.batch(step).y)
         assert torch.equal(torch.get_rng_state(), before)
 
-    def test_training_from_a_mapped_file_is_training_from_the_tensor(self, tmp_path):
-        x, y = data()
-        np.save(tmp_path / "x.npy", x.numpy())
-        mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-        labeled = DatasetBatches(mapped, y, rows=torch.arange(20), batch_size=10)
-        assert torch.equal(trained(labeled=labeled), trained())
-
     def test_a_batch_that_is_not_finite_is_named_with_its_example(self):
         x = np.zeros((6, 2))
         x[4, 1] = np.nan
@@ -312,16 +303,13 @@ class TestBatches:
         assert DatasetBatches(x.numpy(), batch_size=5).fingerprint() not in mapped
 
     def test_a_run_does_not_go_on_with_other_data(self, tmp_path):
+        recipe(steps=9).run(folder=tmp_path).finish()
+        recipe(steps=9).run(folder=tmp_path)
         x, y = data()
-        run = lambda x, y: Recipe(  # noqa: E731
-            lambda: MLP(6, (4,), 2), Supervised, TensorBatches(x, y, batch_size=5), steps=9
-        ).run(folder=tmp_path)
-        run(x, y).finish()
-        run(x.clone(), y.clone())
-        other = x.clone()
-        other[37, 5] += 1e-6
+        x[17, 5] += 1e-6
+        other = TensorBatches(x, y, rows=torch.arange(20), batch_size=10)
         with pytest.raises(RuntimeError, match="of another configuration: its labeled is"):
-            run(other, y)
+            recipe(steps=9, labeled=other).run(folder=tmp_path)
 
     def test_bytes_become_numbers_batch_by_batch(self):
         pictures = torch.randint(256, (9, 1, 2, 2), dtype=torch.uint8)
@@ -422,11 +410,7 @@ def test_one_reader_serves_two_threads():
             if not np.array_equal(batch.x.numpy(), x[batch.rows.numpy()]):
                 wrong.append(step)
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([work, work])
     assert not wrong
 
 
@@ -441,15 +425,7 @@ def test_a_network_that_is_trained_while_it_is_made_does_not_block_another_threa
     def train(network):
         recipe(network=network, steps=60).run().finish()
 
-    threads = [
-        threading.Thread(target=train, args=(network,), daemon=True)
-        for network in (warmed, dropping)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=50)
-    assert not any(thread.is_alive() for thread in threads)
+    at_once([partial(train, warmed), partial(train, dropping)])
 
 
 def test_another_transform_is_another_fingerprint():

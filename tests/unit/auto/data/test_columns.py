@@ -1,11 +1,15 @@
+import datetime
+
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from labelgrad import FitConfig
 from labelgrad.auto.data.dataset import read
 
-Y = ["p", "q"] * 40
+Y = ["p", "q"] * 500
 
 
 def features(columns, **options):
@@ -35,6 +39,47 @@ def standardized(values):
 )
 def test_formats_by_vote(cells, values):
     np.testing.assert_allclose(features({"a": cells}).X, standardized(values), atol=1e-4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(-(10**9), 10**9), min_size=3, unique=True),
+    st.sampled_from([(".", ""), (",", ""), (".", ","), (",", "."), (".", "'"), (",", " ")]),
+)
+def test_numbers_are_read_as_they_were_written(hundredths, signs):
+    decimal, thousands = signs
+    table = str.maketrans({".": decimal, ",": thousands})
+    cells = [f"{number / 100:,.2f} €".translate(table) for number in hundredths]
+    found = features({"a": cells}, dates="day-first").X[:, :1]
+    np.testing.assert_allclose(found, standardized(hundredths), atol=1e-4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.datetimes(datetime.datetime(1000, 1, 1)), min_size=3, unique=True),
+    st.sampled_from(
+        ["%Y-%m-%dT%H:%M:%S", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %I:%M:%S %p", "%a, %d %B %Y %H:%M:%S"]
+    ),
+)
+def test_dates_are_read_as_they_were_written(moments, layout):
+    start = datetime.datetime(1970, 1, 1)
+    moments = [moment.replace(microsecond=0) for moment in moments]
+    cells = [moment.strftime(layout) for moment in moments]
+    seconds = [(moment - start).total_seconds() for moment in moments]
+    found = features({"a": cells}, dates="day-first").X[:, :1]
+    np.testing.assert_allclose(found, standardized(seconds), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("1_000", "0x10", "1,,5", "1..5", "--5", "(5", "€5$", "5 kg", "1,2,3.4.5", "½"),
+        *("30.02.2000", "32.01.1998", "1998-13-01", "0/0/0", "12:30", "1998-08-07 25:00"),
+        *("07.08/1998", "1/1/1998 13:00 pm", "07.08.1998 10:00 +9999", "29.02.1900", "0000-01-01"),
+    ],
+)
+def test_what_is_neither_a_number_nor_a_date_is_a_text(cell):
+    assert features({"a": [cell, "12", cell]}, dates="day-first").X.shape == (3, 2)
 
 
 def test_other_columns_decide_what_a_comma_means():

@@ -80,11 +80,6 @@ def test_mistakes_are_one_sentence(options, sentence):
         read(data, None, FitConfig(target="kind", **QUICK, **options))
 
 
-def test_only_tables_have_ids():
-    with pytest.raises(ValueError, match="`id` is for table, and the data are arrays"):
-        read([[1.0], [2.0]], [0, 1], FitConfig(id="a"))
-
-
 def features(data):
     found = read(data, None, FitConfig(target="kind", **QUICK))
     return [column.name for column in found.preprocessor.columns], "\n".join(found.notes)

@@ -1,21 +1,19 @@
 """Files and folders as people have them: one command each; unlabeled examples elsewhere."""
 
-import gzip
-
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 from labelgrad import FitConfig, fit, load
-from labelgrad.auto.cli.app import app
 from labelgrad.auto.data import sources
 from labelgrad.auto.data.dataset import read
 from labelgrad.auto.data.views import open_views
+from tests.command import run_ok
 
 ROWS, LABELED = 30, 12
 QUICK = {"base_models": "linear", "steps": 5, "encoder": "none"}
+FAST = ["--base-models", "linear", "--steps", "5", "--encoder", "none"]
 NONE = FitConfig(encoder="none")
 X = np.random.default_rng(0).normal(size=(ROWS, 2)).round(3)
 TABLE = pl.DataFrame(
@@ -27,13 +25,6 @@ TABLE = pl.DataFrame(
         ],
     }
 )
-
-
-def command(*arguments):
-    options = ["--base-models", "linear", "--steps", "5", "--encoder", "none", "--workers", "1"]
-    done = CliRunner().invoke(app, ["fit", *map(str, arguments), *options])
-    assert done.exit_code == 0, done.output
-    return " ".join(done.output.split())
 
 
 def image(path, bright):
@@ -50,26 +41,6 @@ def text(path, bright):
 WRITE = {"png": image, "txt": text}
 
 
-@pytest.mark.parametrize("name", ["t.xlsx", "t.jsonl", "t.csv.gz", "t.tsv", "t.parquet"])
-def test_one_command_fits_a_table_of_any_format(tmp_path, name):
-    path, out = tmp_path / name, tmp_path / "run"
-    if name == "t.xlsx":
-        TABLE.write_excel(path)
-    elif name == "t.jsonl":
-        TABLE.write_ndjson(path)
-    elif name == "t.csv.gz":
-        path.write_bytes(gzip.compress(TABLE.write_csv().encode()))
-    elif name == "t.tsv":
-        TABLE.write_csv(path, separator="\t")
-    else:
-        TABLE.write_parquet(path)
-    command(path, "--target", "kind", "--out", out)
-    labels = load(out).labels
-    assert labels["label"].to_list()[:LABELED] == TABLE["kind"].to_list()[:LABELED]
-    assert labels["source"].to_list() == ["given"] * LABELED + ["imputed"] * (ROWS - LABELED)
-    assert (out / f"table{name[1:]}").is_file()
-
-
 @pytest.mark.parametrize("suffix", ["png", "txt"])
 def test_one_command_fits_a_folder_with_train_and_test(tmp_path, suffix):
     data, write = tmp_path / "data", WRITE[suffix]
@@ -79,7 +50,7 @@ def test_one_command_fits_a_folder_with_train_and_test(tmp_path, suffix):
         write(data / "test" / "bright" / f"{number}.{suffix}", True)
         write(data / "Val" / "dark" / f"{number}.{suffix}", False)
         write(data / "unlabeled" / f"{number}.{suffix}", number % 2)
-    output = command(data, "--out", tmp_path / "run")
+    output = " ".join(run_ok(["fit", data, *FAST, "--out", tmp_path / "run"]).split())
     assert "The classes are the sub-folders of 'train'." in output
     assert "test on them (labelgrad predict): 'Val', 'test'." in output
     labels = load(tmp_path / "run").labels

@@ -1,6 +1,5 @@
 import gzip
 import json
-import zipfile
 
 import numpy as np
 import pandas
@@ -27,34 +26,6 @@ def written(folder, content, name="pets.csv"):
 
 def pets(folder, **options):
     return read(written(folder, CSV), None, FitConfig(target="pet", **ALONE, **options))
-
-
-def write_excel(path, frame):
-    """A sheet of numbers and texts, by hand."""
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006"
-    names = ["_rels/.rels", "xl/_rels/workbook.xml.rels"]
-    targets = [("officeDocument", "xl/workbook.xml"), ("worksheet", "worksheets/sheet1.xml")]
-
-    def cell(value):
-        if isinstance(value, float):
-            return f"<c><v>{value}</v></c>"
-        return f'<c t="inlineStr"><is><t>{"" if value is None else value}</t></is></c>'
-
-    rows = [f"<row>{''.join(map(cell, row))}</row>" for row in (frame.columns, *frame.rows())]
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("[Content_Types].xml", f'<Types xmlns="{package}/content-types"/>')
-        for name, (kind, target) in zip(names, targets, strict=True):
-            link = f'<Relationship Id="r1" Type="{office}/{kind}" Target="{target}"/>'
-            xmlns = f'xmlns="{package}/relationships"'
-            file.writestr(name, f"<Relationships {xmlns}>{link}</Relationships>")
-        sheet = '<sheet name="a" sheetId="1" r:id="r1"/>'
-        book = f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{sheet}</sheets></workbook>'
-        file.writestr("xl/workbook.xml", book)
-        data = f"<sheetData>{''.join(rows)}</sheetData>"
-        sheet = f'<worksheet xmlns="{main}">{data}</worksheet>'
-        file.writestr("xl/worksheets/sheet1.xml", sheet)
 
 
 def test_columns_become_features(tmp_path):
@@ -95,7 +66,7 @@ def test_formats_give_the_same_table(tmp_path, name):
     elif name == "a.jsonl":
         frame.write_ndjson(path)
     elif name == "a.xlsx":
-        write_excel(path, frame)
+        frame.write_excel(path)
     else:
         path.mkdir()
         frame[:11].write_parquet(path / "1.parquet")

@@ -105,7 +105,6 @@ def test_labels_of_arrays_that_are_refused(y, sentence):
     [
         ("Unknown", ["cat", "dog"]),
         ("?", ["cat", "dog"]),
-        ("n/a", ["cat", "dog"]),
         ("none", ["cat", "dog"]),
         ("-1", ["0", "1"]),
         ("-1", ["0.5", "2.25"]),
