@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,8 +20,6 @@ from labelgrad.auto.cli.console import Terminal, visible
 from labelgrad.auto.cli.options import FILE, config_options
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from labelgrad.auto.evaluation import Evaluation
 
 MAX_WORKERS = 8
@@ -83,12 +81,12 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
         # A process for each core; one on a GPU, and one where torchrun has started several.
         alone = options.get("device", "cpu") == "cpu" and os.environ.get("WORLD_SIZE", "1") == "1"
         options["workers"] = min(MAX_WORKERS, os.cpu_count() or 1) if alone else 1
-    with closing(Terminal()) as console, cluster(dask):
+    with closing(Terminal()) as console, cluster(dask) if dask else nullcontext():
         result = run_fit(data, out=out, resume=resume, events=console, **options)
-    console.say(result.summary)  # the answer first, then what it rests on
+    console.say(result.evaluation.summary)  # the answer first, then what it rests on
     if result.evaluation.examples:
-        print_leaderboard(console, result.leaderboard(), result.evaluation)
-    for note in result.notes:
+        print_leaderboard(console, result.evaluation)
+    for note in result.about.notes:
         console.note(note)
     console.say(f"Report: {out / 'report.html'}")
     console.say(f"Labels: {out / 'labels.csv'}")
@@ -96,12 +94,12 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
         console.say(f"Your table with labels: {out / result.table_file}")
 
 
-def print_leaderboard(console: Terminal, board: pl.DataFrame, evaluation: Evaluation) -> None:
+def print_leaderboard(console: Terminal, evaluation: Evaluation) -> None:
     """The leaderboard in 80 columns."""
     from labelgrad.auto.evaluation import shown_error
 
     rows = []
-    for row in board.rows(named=True):
+    for row in evaluation.leaderboard().rows(named=True):
         error = None
         if row["error"] is not None:
             ends = (row[name] for name in ("error", "error_low", "error_high"))
@@ -132,7 +130,7 @@ def compare(
     """
     out = default_folder(data, "compare-") if out is None else out
     options = {name: value for name, value in options.items() if value is not None}
-    with closing(Terminal()) as console, cluster(dask):
+    with closing(Terminal()) as console, cluster(dask) if dask else nullcontext():
         comparison = labelgrad.compare(
             data, models=models, seeds=seeds, out=out, events=console, **options
         )
@@ -161,11 +159,8 @@ def default_folder(data: str, prefix: str = "") -> Path:
 
 
 @contextmanager
-def cluster(address: str | None) -> Iterator[None]:
+def cluster(address: str) -> Iterator[None]:
     """Send the work of joblib to a Dask cluster."""
-    if address is None:
-        yield
-        return
     try:
         from distributed import Client
         from joblib import parallel_config

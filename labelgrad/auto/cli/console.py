@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -59,15 +59,11 @@ class Terminal(Events):
     each, and progress is shown until it is closed.
     """
 
+    console: Console = field(default_factory=partial(PlainConsole, markup=False, highlight=False))
     notes: list[str] = field(default_factory=list)
     _bars: Progress | None = None
     _tasks: dict[str, TaskID] = field(default_factory=dict)
     _last: dict[str, float] = field(default_factory=dict)
-
-    @cached_property
-    def console(self) -> Console:
-        """The console, from the first sentence on."""
-        return PlainConsole(markup=False, highlight=False)
 
     def close(self) -> None:
         """Remove the bars."""
