@@ -162,7 +162,7 @@ def read_ensemble(manifest: Manifest, predictor: Predictor) -> Ensemble:
     """The ensemble that a manifest lists; it predicts new examples."""
     import sklearn
 
-    task, fits = predictor.task, []
+    task, fits = predictor.model.task, []
     with manifest.using(INDEX, AGAIN):
         index = built(Index, read_json(manifest.read(INDEX, MOST_INDEX)))
         index.check(task)
@@ -221,7 +221,7 @@ def _arrays(**arrays: Array) -> dict[str, Array]:
 
 def _fitted(kind: str, state: Mapping[str, Any], predictor: Predictor) -> FittedModel:
     """The model that `_state` described, with everything checked that compiled code relies on."""
-    task, columns = predictor.task, predictor.task.columns
+    task, columns = predictor.model.task, predictor.model.task.columns
     if kind == "graph":
         X, neighbours = state["X"], state["neighbours"]
         _check_floats(state, X=X.shape[:1] + X.shape[1:2], mass=(len(X), columns), scale=(columns,))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from labelgrad.auto.annotations import log_of
 from labelgrad.auto.assemble import Fitted, assemble, subsample
 from labelgrad.auto.base_models.registry import base_models
 from labelgrad.auto.cross_fit import cross_fit, make_folds
@@ -30,18 +31,17 @@ def small_fit(X, y=None, *, out=None, resume=False, **options):
     with RunFolder.open(out, resume=resume) as run:
         config = run.resolve(None, options)
         raw = read(X, y, config, Events())
-        dataset = run.annotations.applied_to(raw)
+        dataset = log_of(run).applied_to(raw)
         run.begin(config, X, dataset, raw)
         sample = subsample(dataset, config)
         train = sample.dataset
         folds = make_folds(train.y, train.task, config.seed)
-        folder = run.checkpoint("networks")
-        models = base_models(config.base_models, config, train, folder=folder)
+        models = base_models(config.base_models, config, train, folder=run.checkpoints)
         fits, notes = cross_fit(models, train, folds)
         ensemble = stack(fits, train, folds)
-        student = distill(ensemble, train, config, folder=run.checkpoint("student"))
+        student = distill(ensemble, train, config, folder=run.checkpoints)
         scores = evaluate(ensemble, student)
-        annotated = {one.id: one.how for one in run.annotations.newest(audits=False)}
+        annotated = {one.id: one.how for one in log_of(run).newest(audits=False)}
         notes = [*train.notes, *notes, *sample.notes]
         parts = Fitted(raw, sample, ensemble, student, scores, config, X, annotated, notes)
         return run.save(replace(assemble(parts), page="<p>A report.</p>"))
