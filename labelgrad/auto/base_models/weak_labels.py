@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.base_models.base import FittedModel, log_probabilities, positions_of, rows_of
+from labelgrad.auto.base_models.base import FittedModel, log_probabilities, positions_of
 from labelgrad.auto.class_prior import label_prior
 from labelgrad.auto.data.columns import join_few
 from labelgrad.auto.data.dataset import Examples
@@ -49,7 +49,7 @@ class WeakLabels:
     def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
         """Estimate how accurate the source is."""
         del seed
-        rows = rows_of(examples)
+        rows = np.arange(len(y)) if examples.rows is None else examples.rows
         given = self.labels[rows]
         if isinstance(task, Classification):
             every, given = np.arange(task.columns), self._probabilities(given, y, task.columns)
