@@ -33,6 +33,7 @@ from labelgrad.auto.plain_values import built
 from labelgrad.auto.predictor import MODEL, MODEL_INFO, Predictions, Predictor, read_predictor
 from labelgrad.auto.task import Array, Task, log_normalize
 from labelgrad.files import digest_of, digest_of_file, json_bytes, read_json, write_whole
+from labelgrad.reasons import reason_of
 
 if TYPE_CHECKING:
     from labelgrad.auto.base_models.base import FittedModel
@@ -252,7 +253,7 @@ class Result:
         try:
             prediction = model.predict(new.examples)
         except (RuntimeError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-            reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+            reason = reason_of(error)
             raise ValueError(f"The ensemble cannot predict these data ({reason}).") from None
         return self.predictor.predictions(new, prediction)
 

@@ -36,6 +36,7 @@ from labelgrad.files import (
     sealed_json,
     write_whole,
 )
+from labelgrad.reasons import reason_of
 
 try:
     import fcntl
@@ -106,10 +107,9 @@ class Manifest:
         except ImportError:
             raise
         except Exception as error:  # of safetensors, skops, PyTorch or polars, over many lines
-            said = getattr(error, "strerror", None) or (str(error).splitlines() or [""])[0]
-            if isinstance(error, ValueError) and str(self.folder) in said:  # it names a file
+            reason = getattr(error, "strerror", None) or reason_of(error)
+            if isinstance(error, ValueError) and str(self.folder) in reason:  # it names a file
                 raise
-            reason = said.rstrip(":.") or type(error).__name__
             raise ValueError(f"{self.folder / name} cannot be used ({reason}); {hint}.") from None
 
 

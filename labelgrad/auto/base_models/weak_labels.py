@@ -18,6 +18,7 @@ from labelgrad.auto.class_prior import label_prior
 from labelgrad.auto.data.columns import join_few
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task
+from labelgrad.reasons import reason_of
 
 ABSTAIN_STD = 1e6  # of a value that the source does not give
 
@@ -122,10 +123,9 @@ def read_weak_labels(path: str | Path, ids: Sequence[str], task: Task) -> list[W
     try:
         cells = pl.read_csv(place, infer_schema=False).fill_null("")
     except (OSError, pl.exceptions.PolarsError) as error:
-        reason = (str(error).splitlines() or [""])[0]
         raise ValueError(
-            f"The weak labels {place} cannot be read ({reason}); give a CSV file in UTF-8 with as "
-            f"many cells in each line."
+            f"The weak labels {place} cannot be read ({reason_of(error)}); give a CSV file in "
+            f"UTF-8 with as many cells in each line."
         ) from None
     if cells.width < 2 or not all(name.strip() for name in cells.columns[1:]):
         raise ValueError(

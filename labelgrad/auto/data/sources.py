@@ -27,6 +27,7 @@ import polars as pl
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.columns import holds_of, join_few
 from labelgrad.auto.store import cache_folder
+from labelgrad.reasons import reason_of
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET, JSON, EXCEL = (".parquet", ".pq"), (".jsonl", ".ndjson"), (".xlsx", ".xls", ".ods")
@@ -81,8 +82,7 @@ def readable(name: str, what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
-        raise ValueError(f"{name} cannot be read as {what}: {reason}.") from None
+        raise ValueError(f"{name} cannot be read as {what}: {reason_of(error)}.") from None
 
 
 def open_source(data: Any, config: FitConfig) -> Source:

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.data.views import ExampleViews
-from labelgrad.auto.evaluation import ENSEMBLE, LABELS_ONLY, STUDENT, UNLABELED, Evaluation, Score
+from labelgrad.auto.evaluation import ENSEMBLE, LABELS_ONLY, STUDENT, UNLABELED, Evaluation
 from labelgrad.auto.guarantee import GuaranteeTable
 from labelgrad.auto.report import charts
 from labelgrad.auto.report.charts import Format, cut, number, percent, plain
@@ -171,15 +171,13 @@ def _example(views: ExampleViews, place: int, row: dict[str, Any]) -> dict[str, 
 
 
 def _leaderboard(evaluation: Evaluation, form: Format) -> dict[str, Any]:
-    def rank(score: Score) -> tuple[float, float]:
-        error = math.inf if score.error is None else score.error.value
-        return error, math.inf if score.loss is None else score.loss
-
-    board = []
+    by_loss, board = evaluation.leaderboard(), []
+    names = by_loss.sort("error", nulls_last=True, maintain_order=True)["model"]
+    scores = [evaluation.score(name) for name in names]
     for heading, style, groups in BOARD:
-        scores = [score for score in evaluation.scores if score.group in groups]
-        if scores and evaluation.examples:
-            board.append((heading, style, sorted(scores, key=rank)))
+        some = [score for score in scores if score.group in groups]
+        if some and evaluation.examples:
+            board.append((heading, style, some))
     return {"board": board, "board_chart": charts.leaderboard(board, form) if board else ""}
 
 
