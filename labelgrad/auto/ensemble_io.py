@@ -34,6 +34,7 @@ from labelgrad.auto.plain_values import built
 from labelgrad.auto.stacking import Ensemble
 from labelgrad.auto.task import Array, Classification, Regression, Task
 from labelgrad.files import json_bytes, read_json
+from labelgrad.reasons import reason_of
 
 if TYPE_CHECKING:
     from labelgrad.auto.base_models.base import FittedModel
@@ -139,7 +140,7 @@ def pack_ensemble(ensemble: Ensemble) -> tuple[dict[str, bytes], list[str]]:
                 raise ValueError(f"it takes {len(content):,} bytes, more than {MOST_BYTES:,}")
             load_state(content)
         except Exception as error:  # of any library; the other models can be saved
-            reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+            reason = reason_of(error)
             notes.append(
                 f"The saved ensemble lacks the base model {each.name!r} with its weight of "
                 f"{weight:.2f}: {reason}."
