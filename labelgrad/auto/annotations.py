@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -28,6 +29,9 @@ from labelgrad.auto.result import Result
 from labelgrad.auto.task import Classification
 from labelgrad.files import append_lines, read_json
 from labelgrad.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from labelgrad.auto.run import RunFolder
 
 FILE = "annotations.jsonl"
 AUDIT = "audit"
@@ -193,11 +197,6 @@ class AnnotationLog:
         """All audits that were drawn."""
         return [entry for entry in self.entries if isinstance(entry, Draw)]
 
-    def looks(self, model: str) -> list[int]:
-        """How many random labels there were whenever a guarantee of a model was shown."""
-        found = (entry for entry in self.entries if isinstance(entry, Look))
-        return [look.labels for look in found if look.model == model]
-
     def current(self, name: str) -> Annotation | None:
         """The newest annotation of an example."""
         found = self._current.get(name)
@@ -302,9 +301,9 @@ def audit_of(log: AnnotationLog, model: str) -> Audit:
     return Audit(drawn, answers, labels)
 
 
-def log_of(result: Result) -> AnnotationLog:
-    """The log in the run folder of a result; an empty one without a folder."""
-    return AnnotationLog(None if result.folder is None else result.folder / FILE)
+def log_of(run: Result | RunFolder) -> AnnotationLog:
+    """The log in the run folder; an empty one without a folder."""
+    return AnnotationLog(None if run.folder is None else run.folder / FILE)
 
 
 def take_corrections(result: Result, path: str | Path, *, new_classes: bool = False) -> str:

@@ -17,7 +17,7 @@ from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.distillation import Student
 from labelgrad.auto.ensemble_io import pack_ensemble
-from labelgrad.auto.evaluation import Evaluation
+from labelgrad.auto.evaluation import ENSEMBLE, STUDENT, Evaluation
 from labelgrad.auto.labels import Summary, in_parts, summarize
 from labelgrad.auto.predictor import Predictor
 from labelgrad.auto.result import About, HeldOut, Result, UnlabeledPredictions
@@ -103,7 +103,7 @@ def assemble(fitted: Fitted) -> Result:
     judged = fitted.ensemble.out_of_fold if judged is None else judged
     y = fitted.ensemble.held_out_y
     margin = _margin(judged, y, task) if isinstance(task, Regression) and len(y) else None
-    error = fitted.evaluation.estimate.error if fitted.evaluation.examples else None
+    error = fitted.evaluation.score(STUDENT).error or fitted.evaluation.score(ENSEMBLE).error
     files, notes = pack_ensemble(fitted.ensemble) if config.keep_ensemble else ({}, [])
     if isinstance(task, Classification) and (unknown > 0.5).any():
         notes = [

@@ -21,6 +21,7 @@ from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.task import Array, Classification, Regression, Task, log_normalize
 from labelgrad.functional import mixed_seed, one_thread
+from labelgrad.reasons import reason_of
 
 FOLDS, FEWER_FOLDS, MANY_LABELS = 4, 3, 400
 NO_INFORMATION_STD = 1e3  # of a standardized value
@@ -286,7 +287,7 @@ def _run(
                 found = checked(models[-1].predict(examples[rows]), len(rows), task)
                 predictions += [found] if fold >= 0 else []
     except Exception as error:  # whatever it is, the others can be fitted
-        return (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+        return reason_of(error)
     return models, predictions, time.perf_counter() - began
 
 

@@ -34,6 +34,7 @@ from labelgrad.auto.plain_values import built
 from labelgrad.auto.stacking import Ensemble
 from labelgrad.auto.task import Array, Classification, Regression, Task
 from labelgrad.files import json_bytes, read_json
+from labelgrad.reasons import reason_of
 
 if TYPE_CHECKING:
     from labelgrad.auto.base_models.base import FittedModel
@@ -139,7 +140,7 @@ def pack_ensemble(ensemble: Ensemble) -> tuple[dict[str, bytes], list[str]]:
                 raise ValueError(f"it takes {len(content):,} bytes, more than {MOST_BYTES:,}")
             load_state(content)
         except Exception as error:  # of any library; the other models can be saved
-            reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+            reason = reason_of(error)
             notes.append(
                 f"The saved ensemble lacks the base model {each.name!r} with its weight of "
                 f"{weight:.2f}: {reason}."
@@ -162,7 +163,7 @@ def read_ensemble(manifest: Manifest, predictor: Predictor) -> Ensemble:
     """The ensemble that a manifest lists; it predicts new examples."""
     import sklearn
 
-    task, fits = predictor.task, []
+    task, fits = predictor.model.task, []
     with manifest.using(INDEX, AGAIN):
         index = built(Index, read_json(manifest.read(INDEX, MOST_INDEX)))
         index.check(task)
@@ -221,7 +222,7 @@ def _arrays(**arrays: Array) -> dict[str, Array]:
 
 def _fitted(kind: str, state: Mapping[str, Any], predictor: Predictor) -> FittedModel:
     """The model that `_state` described, with everything checked that compiled code relies on."""
-    task, columns = predictor.task, predictor.task.columns
+    task, columns = predictor.model.task, predictor.model.task.columns
     if kind == "graph":
         X, neighbours = state["X"], state["neighbours"]
         _check_floats(state, X=X.shape[:1] + X.shape[1:2], mass=(len(X), columns), scale=(columns,))

@@ -94,12 +94,6 @@ class Evaluation:
         return next(score for score in self.scores if score.name == name)
 
     @property
-    def estimate(self) -> Score:
-        """The score that tells how good the kept model is: its own, or the ensemble's."""
-        own = self.score(self.kept)
-        return own if own.error is not None else self.score(ENSEMBLE)
-
-    @property
     def summary(self) -> str:
         """Whether the unlabeled data improved on the best supervised model, in one sentence."""
         kept = self.score(self.kept).error

@@ -154,7 +154,7 @@ def _with_encoder(result: Result) -> tuple[nn.Module, Tensor, Array]:
     from labelgrad.auto.encoders.find import encoder_again
 
     predictor = result.predictor
-    state = predictor.preprocessor.to_dict().get("state")
+    state = asdict(predictor.preprocessor).get("state")
     if predictor.preprocessor.kind != "images" or not state or len(predictor.model.shape) == 3:
         raise ValueError(
             "--with-encoder needs a model of a folder of images whose encoder was not fine-tuned; "
@@ -218,7 +218,7 @@ def _as_onnx(module: nn.Module, inputs: Tensor) -> tuple[bytes, Tensor]:
 
 def _as_numpy(result: Result, with_encoder: bool) -> tuple[bytes, Array, Array]:
     """A Python file for raw columns, and what it and the model predict of a few rows."""
-    model, task = result.predictor.model, result.predictor.task
+    model, task = result.predictor.model, result.task
     columns: Sequence[Column] = getattr(result.predictor.preprocessor, "columns", ())
     if not columns or with_encoder:
         raise ValueError("--to numpy is for tables, without --with-encoder; choose torch or onnx.")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from labelgrad.auto.annotations import log_of
 from labelgrad.auto.assemble import Fitted, assemble, subsample
 from labelgrad.auto.base_models.registry import base_models, with_steps_for_budget
 from labelgrad.auto.config import FitConfig, Options
@@ -85,7 +86,8 @@ def fit(
             check_can_save()
         data = run.saved.get("data") if data is None else data
         raw = read(data, y, config, events)
-        dataset = run.annotations.applied_to(raw)
+        log = log_of(run)
+        dataset = log.applied_to(raw)
         sample = subsample(dataset, config)
         train = sample.dataset
         config = with_steps_for_budget(config, train)
@@ -94,19 +96,18 @@ def fit(
 
         groups, together = label_groups(train)
         folds = make_folds(train.y, train.task, config.seed, groups)
-        checkpoints = run.checkpoint("networks")
-        models = base_models(config.base_models, config, train, folder=checkpoints)
+        models = base_models(config.base_models, config, train, folder=run.checkpoints)
         notes = [*dataset.notes, *sample.notes, *together]
         for note in notes:
             events.note(note)
 
         cross_fits, left_out = cross_fit(models, train, folds, config, events)
         ensemble = stack(cross_fits, train, folds, config)
-        student = distill(ensemble, train, config, folder=checkpoints, events=events)
+        student = distill(ensemble, train, config, folder=run.checkpoints, events=events)
         evaluation = evaluate(ensemble, student, seed=config.seed)
 
         notes += [*left_out, *ensemble.notes]
-        how = {each.id: each.how for each in run.annotations.newest(audits=False)}
+        how = {each.id: each.how for each in log.newest(audits=False)}
         seconds = time.perf_counter() - began
         fitted = Fitted(
             raw, sample, ensemble, student, evaluation, config, data, how, notes, seconds
@@ -114,7 +115,7 @@ def fit(
         result = assemble(fitted)
         views = open_views(data, dataset.preprocessor, dataset.ids, config)
         issues = find_label_issues(result).filter("is_issue")
-        guarantees = guarantee_table(result, run.annotations)
+        guarantees = guarantee_table(result, log)
         page = render(result, dataset, views, issues, guarantees)
         source = views.source if isinstance(views, TableViews) else None
         return run.save(replace(result, page=page, source=source))

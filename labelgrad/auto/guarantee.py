@@ -190,7 +190,8 @@ class GuaranteeFinder:
         self.result, self.evidence, self.confidence = result, evidence(result, log), confidence
         labels, random = len(self.evidence), len(self.evidence.random)
         self.looks = [random] if random else []  # every fit shows what they guarantee
-        self.looks += log.looks(result.digest)
+        looks = (entry for entry in log.entries if isinstance(entry, Look))
+        self.looks += [one.labels for one in looks if one.model == result.digest]
         if look and self.evidence.audited and labels not in self.looks:
             log.add([Look(labels, result.digest)])
             self.looks.append(labels)

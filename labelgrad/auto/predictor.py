@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,11 +169,6 @@ class Predictor:
         elif not (math.isfinite(task.mean) and 0 < task.scale < math.inf):
             raise ValueError(f"`task` must have a finite mean and a positive scale, got {task}")
 
-    @property
-    def task(self) -> Task:
-        """What is predicted."""
-        return self.model.task
-
     def predict(self, examples: Examples) -> Array:
         """A prediction for each example, some at a time."""
         prediction = self.model.predict(examples)
@@ -188,15 +183,15 @@ class Predictor:
     def predictions(self, new: NewExamples, prediction: Array) -> Predictions:
         """A prediction of new examples, with their ids."""
         id_name = "row" if isinstance(new.ids, RowIds) else self.preprocessor.id_name
-        return Predictions(self.task, id_name, new.ids, prediction, self.margin, new.skipped)
+        return Predictions(self.model.task, id_name, new.ids, prediction, self.margin, new.skipped)
 
     def files(self) -> dict[str, bytes]:
         """The files of the model by their names."""
         about = {
             "network": self.model.to_dict(),
-            "task": self.task.to_dict(),
+            "task": self.model.task.to_dict(),
             "margin": self.margin,
-            "preprocessor": self.preprocessor.to_dict(),
+            "preprocessor": asdict(self.preprocessor),
         }
         weights = save_tensors(unshared(self.model.network.state_dict()))
         return {MODEL_INFO: json_bytes(about), MODEL: weights}

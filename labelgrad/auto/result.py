@@ -33,6 +33,7 @@ from labelgrad.auto.plain_values import built
 from labelgrad.auto.predictor import MODEL, MODEL_INFO, Predictions, Predictor, read_predictor
 from labelgrad.auto.task import Array, Task, log_normalize
 from labelgrad.files import digest_of, digest_of_file, json_bytes, read_json, write_whole
+from labelgrad.reasons import reason_of
 
 if TYPE_CHECKING:
     from labelgrad.auto.base_models.base import FittedModel
@@ -190,7 +191,7 @@ class Result:
     @property
     def task(self) -> Task:
         """What is predicted."""
-        return self.predictor.task
+        return self.predictor.model.task
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -252,7 +253,7 @@ class Result:
         try:
             prediction = model.predict(new.examples)
         except (RuntimeError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-            reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+            reason = reason_of(error)
             raise ValueError(f"The ensemble cannot predict these data ({reason}).") from None
         return self.predictor.predictions(new, prediction)
 
@@ -377,7 +378,7 @@ class Result:
         """The files of the result by their names; long ones in pieces."""
         about = {
             "about": asdict(self.about),
-            "summary": self.summary,
+            "summary": self.evaluation.summary,
             "evaluation": asdict(self.evaluation),
             "config": self.config.to_dict(),
             "ids": ids_digest(self.labels),
@@ -424,15 +425,16 @@ def read_result(manifest: Manifest, network: Any, options: Mapping[str, Any]) ->
         config = FitConfig.from_dict(saved["config"]).override(options)
         ids = saved["ids"]
     predictor = read_predictor(manifest, network, config)
+    task = predictor.model.task
     with manifest.using(LABELS):
         path = manifest.folder / LABELS
-        labels = read_labels(path, predictor.task, predictor.preprocessor.id_name)
+        labels = read_labels(path, task, predictor.preprocessor.id_name)
         if ids_digest(labels) != ids:
             raise ValueError("its examples are not those of the run")
         changed = digest_of_file(path) != manifest.files.get(LABELS)
     with manifest.using(HELD_OUT):
         held_out = HeldOut(**_unpack_arrays(manifest.read(HELD_OUT), evaluation))
-        held_out.check(len(labels), predictor.task.columns)
+        held_out.check(len(labels), task.columns)
     with manifest.using(PREDICTIONS):
         predictions = UnlabeledPredictions(**_unpack_arrays(manifest.read(PREDICTIONS), evaluation))
         predictions.check(len(labels))

@@ -15,15 +15,13 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import labelgrad
-from labelgrad.auto.annotations import FILE, AnnotationLog
 from labelgrad.auto.config import OWN, FitConfig
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.result import FILES, Result, read_result
@@ -38,6 +36,7 @@ from labelgrad.files import (
     sealed_json,
     write_whole,
 )
+from labelgrad.reasons import reason_of
 
 try:
     import fcntl
@@ -108,10 +107,9 @@ class Manifest:
         except ImportError:
             raise
         except Exception as error:  # of safetensors, skops, PyTorch or polars, over many lines
-            said = getattr(error, "strerror", None) or (str(error).splitlines() or [""])[0]
-            if isinstance(error, ValueError) and str(self.folder) in said:  # it names a file
+            reason = getattr(error, "strerror", None) or reason_of(error)
+            if isinstance(error, ValueError) and str(self.folder) in reason:  # it names a file
                 raise
-            reason = said.rstrip(":.") or type(error).__name__
             raise ValueError(f"{self.folder / name} cannot be used ({reason}); {hint}.") from None
 
 
@@ -120,10 +118,9 @@ def write_result_files(folder: Path, contents: Mapping[str, bytes | Iterable[byt
 
     Files of the result before that the new one does not have are removed, if nobody changed them.
     """
-    try:
-        before = Manifest.of(folder).files
-    except (ValueError, OSError):
-        before = {}
+    before: Mapping[str, str] = {}
+    with suppress(ValueError, OSError):
+        before = Manifest.of(folder).files if (folder / MANIFEST).exists() else {}
     seen = {name: hashlib.blake2b(digest_size=16) for name in contents}
 
     def manifest() -> Iterator[bytes]:  # runs after all others have been written
@@ -152,6 +149,7 @@ class RunFolder:
     saved: Mapping[str, Any] = field(default_factory=dict)  # config.json of the run that is resumed
     options: frozenset[str] = frozenset()  # those that were given now
     key: str = ""  # of all that the checkpoints depend on
+    checkpoints: Path | None = None  # where trainings save their states
 
     @classmethod
     @contextmanager
@@ -168,11 +166,6 @@ class RunFolder:
         with in_use(None if group.rank else folder):
             saved = group.on_rank_zero(lambda: _check_usable(folder, resume=resume))
             yield cls(folder, saved)
-
-    @cached_property
-    def annotations(self) -> AnnotationLog:
-        """What people have annotated in this run."""
-        return AnnotationLog(None if self.folder is None else self.folder / FILE)
 
     def resolve(self, config: FitConfig | None, options: Mapping[str, Any]) -> FitConfig:
         """The options of the run that is resumed, overridden by those that are given now."""
@@ -225,6 +218,8 @@ class RunFolder:
             raise ValueError(f"{config.weak_labels} has changed since the run was begun; {hint}.")
         everything = [trained_with, found, weak, digest_of(np.asarray(dataset.y).tobytes())]
         self.key = digest_of(json.dumps(everything).encode())[:12]
+        # Found again while nothing else changes; absolute for other processes, too.
+        self.checkpoints = self.folder.absolute() / CHECKPOINTS / self.key / "networks"
         before = [key for key in self.saved.get("checkpoints", []) if key != self.key]
         self.saved = {
             "format": FORMAT,
@@ -237,12 +232,6 @@ class RunFolder:
             "checkpoints": [*before, self.key],
         }
         write_whole(self.folder / CONFIG, sealed_json(self.saved))
-
-    def checkpoint(self, name: str) -> Path | None:
-        """Where a training may save its state; it is found again while nothing else changes."""
-        if self.folder is None:
-            return None
-        return self.folder.absolute() / CHECKPOINTS / self.key / name  # for other processes, too
 
     def save(self, result: Result) -> Result:
         """Write the result, all of it or nothing, and give the same result with its folder."""
@@ -317,7 +306,7 @@ def _check_usable(folder: Path, *, resume: bool) -> dict[str, Any]:
 def fingerprint(dataset: Dataset) -> str:
     """A digest of everything that was read: features, labels, ids, classes, preprocessing."""
     content = hashlib.blake2b(digest_size=16)
-    about = [dataset.task.to_dict(), dataset.preprocessor.to_dict()]
+    about = [dataset.task.to_dict(), asdict(dataset.preprocessor)]
     content.update(json.dumps(about, sort_keys=True).encode())
     for array in (dataset.X, dataset.y, dataset.raw, dataset.groups):
         if array is not None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from labelgrad.functional import flatten, process_wide, unflatten
+from labelgrad.reasons import reason_of
 from labelgrad.step import Batch, Step
 
 SlopeMethod = Callable[[Step, Tensor], Tensor]
@@ -168,7 +169,7 @@ def _replay(step: Step, duals: dict[str, Tensor]) -> Tensor:
         eager = "load the model with attn_implementation='eager' (transformers), or "
         raise NoForwardModeError(
             "the model must support forward-mode differentiation for slope='forward-mode', but "
-            f"an operation in it does not ({str(error).splitlines()[0].rstrip('.')}); "
+            f"an operation in it does not ({reason_of(error)}); "
             f"{eager if 'scaled_dot_product' in str(error) else ''}use slope='finite-difference'."
         ) from error
 

@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.weak import WeakIdKeyDictionary
 
 from labelgrad.functional import mixed_seed
+from labelgrad.reasons import reason_of
 from labelgrad.schedules import describe
 from labelgrad.step import Batch
 
@@ -312,7 +313,7 @@ def as_tensor(name: str, given: Any) -> Tensor:
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"`{name}` must be a tensor or an array of numbers, got a {type(given).__name__} "
-            f"({str(error).splitlines()[0]})."
+            f"({reason_of(error)})."
         ) from None
 
 

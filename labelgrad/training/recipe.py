@@ -21,6 +21,7 @@ from labelgrad.distributed import Group, current_group
 from labelgrad.files import digest_of
 from labelgrad.functional import random_numbers
 from labelgrad.objective import Objective
+from labelgrad.reasons import reason_of
 from labelgrad.schedules import check_count
 from labelgrad.training.batches import Batches, Examples
 from labelgrad.training.checkpoint import CheckpointError, Checkpoints, Log, State
@@ -245,10 +246,9 @@ class Run:
         except CheckpointError:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
-            reason = (str(error).splitlines() or [""])[0].rstrip(".:") or type(error).__name__
             raise CheckpointError(
-                f"the checkpoint in {self.folder} cannot be resumed: {reason}; remove that folder "
-                f"to start again, or use another."
+                f"the checkpoint in {self.folder} cannot be resumed: {reason_of(error)}; remove "
+                f"that folder to start again, or use another."
             ) from error
         return True
 

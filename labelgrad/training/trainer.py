@@ -17,6 +17,7 @@ from labelgrad.functional import flatten, mean_of, mixed_seed
 from labelgrad.labels.table import LabelTable
 from labelgrad.losses import CrossEntropy, Loss
 from labelgrad.objective import Objective
+from labelgrad.reasons import reason_of
 from labelgrad.schedules import Schedule, check_count, check_rate, describe, value_at
 from labelgrad.shared_norm import has_batch_norm
 from labelgrad.step import Step, Views, bare
@@ -271,12 +272,11 @@ class Trainer(TrainingSettings):
             with evaluating(self.model):
                 outputs = as_outputs(bare(self.model)(first))
         except (RuntimeError, TypeError, LookupError, AttributeError) as error:
-            reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
             raise ValueError(
                 f"the model must take one tensor of examples of the shape "
                 f"{tuple(first.shape[1:])}, and {type(bare(self.model)).__name__} does not "
-                f"({reason}); change its first layers or the data, or wrap it in a module that "
-                f"makes the dictionary that it takes of a tensor."
+                f"({reason_of(error)}); change its first layers or the data, or wrap it in a "
+                f"module that makes the dictionary that it takes of a tensor."
             ) from error
         if outputs.ndim != 2:
             shape = tuple(outputs.shape)

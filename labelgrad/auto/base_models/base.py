@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from labelgrad.auto.data.dataset import Examples
+from labelgrad.auto.data.dataset import PART, Examples
 from labelgrad.auto.task import MIN_PROBABILITY, Array, Classification, Task
 
 Predict = TypeVar("Predict", bound=Callable[..., Array])
@@ -79,7 +79,8 @@ def in_parts(predict: Predict) -> Predict:
 
     @wraps(predict)
     def whole(self: Any, examples: Examples, *more: Any) -> Array:
-        parts = [predict(self, part, *more) for part in examples.parts()]
+        starts = range(0, len(examples), PART)
+        parts = [predict(self, examples[slice(at, at + PART)], *more) for at in starts]
         return np.concatenate([np.zeros((0, self.task.columns)), *parts])
 
     return cast(Predict, whole)
@@ -114,8 +115,3 @@ def positions_of(fitted_on: Array, examples: Examples) -> Array:
         return np.full(len(examples), -1)
     places = np.minimum(np.searchsorted(fitted_on, examples.rows), len(fitted_on) - 1)
     return np.where(fitted_on[places] == examples.rows, places, -1)
-
-
-def rows_of(examples: Examples) -> Array:
-    """The rows that identify examples at fitting; those without any are counted."""
-    return np.arange(len(examples)) if examples.rows is None else examples.rows

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from labelgrad.auto.base_models.base import FittedModel, log_probabilities, positions_of, rows_of
+from labelgrad.auto.base_models.base import FittedModel, log_probabilities, positions_of
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task
 
@@ -66,7 +66,8 @@ class GraphModel:
             sources[known, 0], sources[known, 1] = y[known], 1
             mass = self._graph.spread(sources)
             scale = np.array([y[known].mean(), y[known].std()])
-        return FittedGraph(self._graph, mass, scale, task, rows_of(examples))
+        rows = np.arange(len(y)) if examples.rows is None else examples.rows
+        return FittedGraph(self._graph, mass, scale, task, rows)
 
 
 @dataclass(frozen=True, eq=False)

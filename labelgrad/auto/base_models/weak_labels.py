@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from labelgrad.auto.base_models.base import FittedModel, log_probabilities, positions_of, rows_of
+from labelgrad.auto.base_models.base import FittedModel, log_probabilities, positions_of
 from labelgrad.auto.class_prior import label_prior
 from labelgrad.auto.data.columns import join_few
 from labelgrad.auto.data.dataset import Examples
 from labelgrad.auto.task import Array, Classification, Task
+from labelgrad.reasons import reason_of
 
 ABSTAIN_STD = 1e6  # of a value that the source does not give
 
@@ -49,7 +50,7 @@ class WeakLabels:
     def fit(self, examples: Examples, y: Array, *, task: Task, seed: int) -> FittedModel:
         """Estimate how accurate the source is."""
         del seed
-        rows = rows_of(examples)
+        rows = np.arange(len(y)) if examples.rows is None else examples.rows
         given = self.labels[rows]
         if isinstance(task, Classification):
             every, given = np.arange(task.columns), self._probabilities(given, y, task.columns)
@@ -122,10 +123,9 @@ def read_weak_labels(path: str | Path, ids: Sequence[str], task: Task) -> list[W
     try:
         cells = pl.read_csv(place, infer_schema=False).fill_null("")
     except (OSError, pl.exceptions.PolarsError) as error:
-        reason = (str(error).splitlines() or [""])[0]
         raise ValueError(
-            f"The weak labels {place} cannot be read ({reason}); give a CSV file in UTF-8 with as "
-            f"many cells in each line."
+            f"The weak labels {place} cannot be read ({reason_of(error)}); give a CSV file in "
+            f"UTF-8 with as many cells in each line."
         ) from None
     if cells.width < 2 or not all(name.strip() for name in cells.columns[1:]):
         raise ValueError(

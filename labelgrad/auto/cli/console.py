@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -38,25 +40,39 @@ def visible(text: str) -> str:
     return CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-class Terminal(Console):
-    """The console of all commands: no text is markup, and none can control the terminal.
-
-    Names of classes, columns and files come from data and may hold anything.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(markup=False, highlight=False)
+class PlainConsole(Console):
+    """A console that spells out the control characters of every text."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments to write, with control characters of texts spelled out."""
+        """The segments to write."""
         for segment in super().render(renderable, options):
             yield (segment if segment.control else segment._replace(text=visible(segment.text)))
 
+
+@dataclass(eq=False)
+class Terminal(Events):
+    """What all commands print to: no text is markup, and none can control the terminal.
+
+    Names of classes, columns and files come from data and may hold anything. Notes are printed once
+    each, and progress is shown until it is closed.
+    """
+
+    console: Console = field(default_factory=partial(PlainConsole, markup=False, highlight=False))
+    notes: list[str] = field(default_factory=list)
+    _bars: Progress | None = None
+    _tasks: dict[str, TaskID] = field(default_factory=dict)
+    _last: dict[str, float] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Remove the bars."""
+        if self._bars is not None:
+            self._bars.stop()
+
     def say(self, sentence: str) -> None:
         """One sentence, never wrapped."""
-        self.print(sentence, soft_wrap=True)
+        self.console.print(sentence, soft_wrap=True)
 
     def table(self, title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
         """A table; the first column is text, numbers stand on the right, a dash for no number."""
@@ -69,37 +85,24 @@ class Terminal(Console):
         for row in rows:
             cells = (f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row)
             table.add_row(*(Text("–" if cell in (None, "nan") else str(cell)) for cell in cells))
-        self.print(table)
-
-
-class TerminalEvents(Events):
-    """Prints notes once each, and shows progress until it is closed."""
-
-    def __init__(self, console: Terminal):
-        self.console = console
-        self.notes: list[str] = []
-        self._tasks: dict[str, TaskID] = {}
-        self._last: dict[str, float] = {}
-        self._bars = Progress(
-            TextColumn("{task.description:<24}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-        )
-
-    def close(self) -> None:
-        """Remove the bars."""
-        self._bars.stop()
+        self.console.print(table)
 
     def note(self, sentence: str) -> None:
         if sentence not in self.notes:
             self.notes.append(sentence)
-            self.console.say(sentence)
+            self.say(sentence)
 
     def progress(self, stage: str, done: int, total: int) -> None:
         if self.console.is_terminal:
+            if self._bars is None:
+                self._bars = Progress(
+                    TextColumn("{task.description:<24}", markup=False),
+                    BarColumn(),
+                    MofNCompleteColumn(),
+                    TimeRemainingColumn(),
+                    console=self.console,
+                    transient=True,
+                )
             if stage not in self._tasks:
                 self._bars.start()
                 self._tasks[stage] = self._bars.add_task(visible(stage), total=total)
@@ -108,4 +111,4 @@ class TerminalEvents(Events):
         now = time.monotonic()
         if done < total and now - self._last.setdefault(stage, now) >= LINE_EVERY:
             self._last[stage] = now
-            self.console.say(f"{stage}: {done} of {total}")
+            self.say(f"{stage}: {done} of {total}")

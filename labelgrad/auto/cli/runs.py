@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import labelgrad
-from labelgrad.auto.cli.console import Terminal, TerminalEvents
-from labelgrad.auto.cli.training import FILE, Share, config_options, given
+from labelgrad.auto.cli.console import Terminal
+from labelgrad.auto.cli.options import FILE, Share, config_options
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,10 +42,10 @@ def predict(
     """Predict labels for new DATA, with calibrated probabilities, as CSV."""
     from labelgrad.auto.predictor import save_predictions
 
-    console = Terminal()
-    with closing(TerminalEvents(console)) as events:
-        result = labelgrad.load(run, **given(options))
-        parts = result.predict_in_parts(data, ensemble=ensemble, events=events)
+    options = {name: value for name, value in options.items() if value is not None}
+    with closing(Terminal()) as console:
+        result = labelgrad.load(run, **options)
+        parts = result.predict_in_parts(data, ensemble=ensemble, events=console)
         count, skipped = save_predictions(parts, out, all_classes=all_classes)
     console.say(f"{count:,} predictions: {out}")
     for name, reason in skipped[:3]:
@@ -152,7 +152,7 @@ def export(run: Path, to: str, out: Path | None, with_encoder: bool, **options: 
     """
     from labelgrad.auto.export import export as run_export
 
-    result = labelgrad.load(run, **given(options))
+    result = labelgrad.load(run, **{k: v for k, v in options.items() if v is not None})
     path = run_export(result, to=to, out=out, with_encoder=with_encoder)
     Terminal().say(f"Model: {path}")
 

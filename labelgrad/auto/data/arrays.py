@@ -70,8 +70,10 @@ class Pixels:
 class ArrayPreprocessor(Preprocessor):
     """How an array becomes features: columns if it has two dimensions, else images.
 
-    >>> saved = ArrayPreprocessor.read([[1.0], [3.0]], [0, 1], FitConfig()).preprocessor.to_dict()
-    >>> ArrayPreprocessor.from_dict(saved).transform([[5.0]], FitConfig()).examples.X
+    >>> from dataclasses import asdict
+    >>> numbers = ArrayPreprocessor.read([[1.0], [3.0]], [0, 1], FitConfig())
+    >>> again = ArrayPreprocessor.from_dict(asdict(numbers.preprocessor))
+    >>> again.transform([[5.0]], FitConfig()).examples.X
     array([[3.]], dtype=float32)
     """
 
@@ -158,7 +160,7 @@ class ArrayPreprocessor(Preprocessor):
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> ArrayPreprocessor:
-        """The preprocessor that `to_dict` wrote down."""
+        """The preprocessor out of its `asdict`."""
         columns = of_columns.columns_from_dicts(saved["columns"])
         pixels = None if saved["pixels"] is None else Pixels(**saved["pixels"])
         return cls(tuple(saved["shape"]), columns, pixels)

@@ -339,16 +339,13 @@ def fit_column(found: Guess, cells: pl.Series, *, is_file: bool = True) -> Colum
         return "constant"
     if is_file and len(values) > 2 and values[0] in (0, 1) and (np.diff(values) == 1).all():
         return ROW_NUMBER
-    if found.holds == NUMBERS and len(values) >= FEW_TEXTS and _is_whole(values):
+    parts = values[:HEAD], values  # the first ones mostly show that not all are whole numbers
+    is_whole = all((part == np.floor(part)).all() for part in parts)
+    if found.holds == NUMBERS and len(values) >= FEW_TEXTS and is_whole:
         found.counts_up = bool((np.diff(values) > 0).all())
         if re.search(ID_NAME, found.name) and len(np.unique(values)) == len(values):
             return ID
     return number
-
-
-def _is_whole(values: Array) -> bool:
-    """Whether all are whole numbers; the first ones mostly show that they are not."""
-    return all((part == np.floor(part)).all() for part in (values[:HEAD], values))
 
 
 def fit_number(name: str, values: Array, form: Format | None = None) -> Number:

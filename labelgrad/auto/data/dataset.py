@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import Field, dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.task import Array, Task
 
 NO_GROUP = (None, "", "None", "nan")
-PART = 20_000  # examples of new data that are transformed at once
+PART = 20_000  # examples that are predicted, or transformed, at once
 KINDS = {  # the module of labelgrad.auto.data and its class; the first that takes the data reads it
     "table": ("tables", "TablePreprocessor"),
     "texts": ("folders", "TextPreprocessor"),
@@ -51,11 +51,6 @@ class Examples:
         raw = None if self.raw is None else self.raw[some]
         rows = None if self.rows is None else self.rows[some]
         return Examples(self.X[some], raw, rows)
-
-    def parts(self, size: int = 20_000) -> Iterator[Examples]:
-        """The examples in order, `size` at a time."""
-        for start in range(0, len(self), size):
-            yield self[slice(start, start + size)]
 
 
 @dataclass(frozen=True)
@@ -97,6 +92,7 @@ class Preprocessor(ABC):
 
     kind: str
     id_name: str = "row"
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @classmethod
     @abstractmethod
@@ -118,15 +114,10 @@ class Preprocessor(ABC):
         """New data, a path or an object, as the models see it."""
         return next(self.transform_in_parts(data, config, events, None))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything that `transform` needs, as JSON can hold it, with "kind"."""
-        saved: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
-        return saved
-
     @classmethod
     @abstractmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Preprocessor:
-        """The preprocessor that `to_dict` wrote down."""
+        """The preprocessor out of its `asdict`, as JSON holds it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +250,7 @@ def _preprocessor_class(kind: str) -> type[Preprocessor]:
 
 
 def preprocessor_from_dict(saved: Mapping[str, Any]) -> Preprocessor:
-    """The preprocessor that `Preprocessor.to_dict` wrote down."""
+    """The preprocessor of any kind out of its `asdict`, as JSON holds it."""
     if saved["kind"] not in KINDS:
         raise ValueError(f"A preprocessor must be of {', '.join(KINDS)}, got {saved['kind']!r}.")
     return _preprocessor_class(saved["kind"]).from_dict(saved)

@@ -178,7 +178,7 @@ class FolderPreprocessor(Preprocessor):
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
-        """The preprocessor that `to_dict` wrote down; ValueError if it is damaged."""
+        """The preprocessor out of its `asdict`; ValueError if it is damaged."""
         state = None if saved["state"] is None else encoders.check_state(saved["state"])
         return cls(**{**saved, "state": state})
 

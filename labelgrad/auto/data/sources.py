@@ -18,7 +18,7 @@ from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -27,6 +27,7 @@ import polars as pl
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.columns import holds_of, join_few
 from labelgrad.auto.store import cache_folder
+from labelgrad.reasons import reason_of
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET, JSON, EXCEL = (".parquet", ".pq"), (".jsonl", ".ndjson"), (".xlsx", ".xls", ".ods")
@@ -54,6 +55,7 @@ class Source:
     below: Source | None = None  # the table whose rows follow
     schema: Mapping[str, pl.DataType] = field(init=False)  # the type of each column
     rows: int = field(init=False)
+    is_large: bool = field(init=False)  # then its numbers are not held in memory
 
     def __post_init__(self) -> None:
         self.schema = self.frame.collect_schema()
@@ -61,11 +63,7 @@ class Source:
             self.rows = int(self.frame.select(pl.len()).collect().item())
         if not self.rows:
             raise ValueError(f"{self.name} has no rows below its header.")
-
-    @property
-    def is_large(self) -> bool:
-        """Whether its numbers are not held in memory."""
-        return 8 * self.rows * len(self.schema) >= LARGE
+        self.is_large = 8 * self.rows * len(self.schema) >= LARGE
 
     def column(self, name: str) -> pl.Series:
         """All cells of a column."""
@@ -84,8 +82,7 @@ def readable(name: str, what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
-        raise ValueError(f"{name} cannot be read as {what}: {reason}.") from None
+        raise ValueError(f"{name} cannot be read as {what}: {reason_of(error)}.") from None
 
 
 def open_source(data: Any, config: FitConfig) -> Source:
@@ -209,21 +206,19 @@ def is_cell(cell: Any) -> bool:
     return plain and bool(cell == cell)  # NaN and NaT differ from themselves
 
 
-def is_table(path: Path) -> bool:
-    """Whether this is the file of a table, or a folder of Parquet files."""
-    return bool(parquet_files(path) if path.is_dir() else suffix_of(path))
+def table_files(path: Path) -> list[Path]:
+    """The file of a table, or those of a folder of Parquet files, in order; none if it is no table.
 
-
-def parquet_files(path: Path) -> list[Path]:
-    """The files of a table, in order; what is hidden or marked by an underscore is ignored."""
+    What is hidden or marked by an underscore is ignored.
+    """
     if not path.is_dir():
-        return [path]
+        return [path] if suffix_of(path) else []
     inside = [file for file in path.iterdir() if not file.name.startswith((".", "_"))]
     return sorted(inside) if all(file.name.lower().endswith(PARQUET) for file in inside) else []
 
 
 def _open_parquet(path: Path) -> Source:
-    files = parquet_files(path)
+    files = table_files(path)
     scans = []
     for file in files:
         with readable(file.name, "a Parquet file"):
@@ -343,10 +338,6 @@ def encoding_of(content: bytes) -> str:
     return next((name for mark, name in ENCODINGS.items() if content.startswith(mark)), "UTF-8")
 
 
-def _opened(content: Path | bytes) -> BinaryIO:
-    return content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
-
-
 def _lacks_cells(
     frame: pl.LazyFrame, content: Path | bytes, separator: str, header: Sequence[str]
 ) -> bool:
@@ -358,7 +349,7 @@ def _lacks_cells(
     if not nulls:
         return False
     found, has_quotes = 0, False
-    with _opened(content) as file:
+    with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
         for part in iter(lambda: file.read(2**24), b""):
             found += part.count(separator.encode())
             has_quotes |= b'"' in part
@@ -374,7 +365,7 @@ def _rows(content: Path | bytes, separator: str, name: str) -> Iterator[tuple[in
     """The line and the cells of each row, slowly; one that is damaged raises a ValueError."""
     csv.field_size_limit(2**30)
     line = 1
-    with _opened(content) as file:
+    with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
         reader = csv.reader((each.decode() for each in file), delimiter=separator, strict=True)
         try:
             for row in reader:

@@ -16,7 +16,7 @@ from labelgrad.auto.data import columns as of_columns
 from labelgrad.auto.data.columns import TEXTS, Column, Encoded, Guess, join_few
 from labelgrad.auto.data.dataset import PART, Dataset, Examples, NewExamples, Preprocessor, RowIds
 from labelgrad.auto.data.formats import NumberFormat, clean
-from labelgrad.auto.data.sources import Source, is_table, open_source, with_unlabeled
+from labelgrad.auto.data.sources import Source, open_source, table_files, with_unlabeled
 from labelgrad.auto.data.targets import Targets, label_series, read_targets
 from labelgrad.auto.encoders import features as encoders
 from labelgrad.auto.encoders.find import check_encoder
@@ -60,7 +60,7 @@ class TablePreprocessor(Preprocessor):
     def takes(cls, data: Any) -> bool:
         """Whether this is the path of a table, or a data frame."""
         if isinstance(data, Path):
-            return is_table(data)
+            return bool(table_files(data))
         try:
             native = nw.from_native(data, pass_through=True)
         except nw.exceptions.DuplicateError:

@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from labelgrad.reasons import reason_of
+
 Array = NDArray[Any]  # not labelgrad.auto.task's: processes that decode do without PyTorch
 
 Image.init()
@@ -80,7 +82,7 @@ def failure_reason(error: Exception) -> str:
         return "not an image of a known format"
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return f"more than {Image.MAX_IMAGE_PIXELS:,} pixels, which may be meant to fill the memory"
-    message = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    message = reason_of(error)
     return (
         message if isinstance(error, OSError | ValueError | SyntaxError) else f"damaged ({message})"
     )

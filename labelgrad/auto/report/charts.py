@@ -182,16 +182,6 @@ def bottom_axis(scale: Scale, y: float, title: str, form: Format, most: int = 5)
     return line + Markup("").join(ticks) + name
 
 
-def segment(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
-    """A straight line."""
-    return tag("line", class_=f"line {class_}", x1=x1, y1=y1, x2=x2, y2=y2)
-
-
-def dot(x: float, y: float, class_: str, radius: float = 3.0) -> Markup:
-    """A dot."""
-    return tag("circle", class_=f"dot {class_}", cx=round(x, 1), cy=round(y, 1), r=radius)
-
-
 def leaderboard(board: Sequence[tuple[str, str, Sequence[Score]]], form: Format) -> Markup:
     """Errors as dots with their intervals on one scale, in groups with a heading and a style."""
     scores = [score for _, _, group in board for score in group]
@@ -222,10 +212,11 @@ def _bar(score: Score, style: str, across: Scale, y: float, form: Format) -> lis
     error, label = score.error, tag("text", cut(score.name, LONGEST), class_="name", x=0.0, y=y + 4)
     if error is None:
         return [label, tag("text", "not scored", class_="tick end", x=WIDTH, y=y + 4)]
+    low, middle, high = map(across, (error.low, error.value, error.high))
     return [
         label,
-        segment(across(error.low), y, across(error.high), y, f"interval {style}"),
-        dot(across(error.value), y, style, 4.5),
+        tag("line", class_=f"line interval {style}", x1=low, x2=high, y1=y, y2=y),
+        tag("circle", class_=f"dot {style}", cx=round(middle, 1), cy=round(y, 1), r=4.5),
         tag("text", form(error.value), class_=f"value end {style}", x=WIDTH, y=y + 4),
     ]
 
@@ -237,9 +228,9 @@ def diagonal_axes(across: Scale, up: Scale, name: str, form: Format) -> Markup:
         + tag("text", form(tick), class_="tick end", x=LEFT - 6, y=up(tick) + 4)
         for tick in up.ticks(5)
     )
-    ends = across(across.low), up(up.low), across(across.high), up(up.high)
+    corners = {"x1": across.start, "x2": across.end, "y1": up.start, "y2": up.end}
     axes = Markup("").join(lines) + bottom_axis(across, FLOOR, name, form)
-    return axes + segment(*ends, "diagonal")
+    return axes + tag("line", class_="line diagonal", **corners)
 
 
 def reliability(found: Reliability) -> Markup:
@@ -249,8 +240,9 @@ def reliability(found: Reliability) -> Markup:
     marks = []
     for each in found.bins:
         x, y = across(each.confidence), up(each.accuracy)
-        marks.append(segment(x, up(each.confidence), x, y, "miss"))
-        marks.append(dot(x, y, "method soft", 3 + 7 * math.sqrt(each.count / most)))
+        marks.append(tag("line", class_="line miss", x1=x, x2=x, y1=up(each.confidence), y2=y))
+        at, radius = {"cx": round(x, 1), "cy": round(y, 1)}, 3 + 7 * math.sqrt(each.count / most)
+        marks.append(tag("circle", class_="dot method soft", **at, r=radius))
     spoken = f"Expected calibration error {number(found.ece)}."
     axes = diagonal_axes(across, up, "confidence", round_percent)
     return chart("reliability", "Reliability", spoken, HEIGHT, axes, *marks)
@@ -261,7 +253,8 @@ def scatter(truth: Array, predicted: Array) -> Markup:
     both = [*truth.tolist(), *predicted.tolist()]
     across, up = span(both, LEFT, RIGHT), span(both, FLOOR, TOP)
     some = np.linspace(0, len(truth) - 1, min(len(truth), MAX_DOTS)).astype(int)
-    marks = [dot(across(truth[i]), up(predicted[i]), "method soft") for i in some]
+    places = [(round(across(truth[i]), 1), round(up(predicted[i]), 1)) for i in some]
+    marks = [tag("circle", class_="dot method soft", cx=x, cy=y, r=3.0) for x, y in places]
     spoken = f"{len(truth)} held-out examples."
     axes = diagonal_axes(across, up, "true value", number)
     return chart("scatter", "Predicted against true", spoken, HEIGHT, axes, *marks)

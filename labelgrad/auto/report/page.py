@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from labelgrad.auto.data.dataset import Dataset
 from labelgrad.auto.data.views import ExampleViews
-from labelgrad.auto.evaluation import ENSEMBLE, LABELS_ONLY, STUDENT, UNLABELED, Evaluation, Score
+from labelgrad.auto.evaluation import ENSEMBLE, LABELS_ONLY, STUDENT, UNLABELED, Evaluation
 from labelgrad.auto.guarantee import GuaranteeTable
 from labelgrad.auto.report import charts
 from labelgrad.auto.report.charts import Format, cut, number, percent, plain
@@ -29,6 +29,11 @@ MAX_EXAMPLES, MAX_COLUMNS, THUMBNAIL = 48, 6, 96
 MAP_UNLABELED, MAP_LABELED = 2000, 500  # dots on the map
 MOST_PAIRS = 8  # of classes that are mistaken for each other
 CONFIDENT = 0.9
+# What the browser may load: this style, this script, images within the file; no more.
+POLICY = (
+    "default-src 'none'; img-src data:; style-src 'sha256-{}'; script-src 'sha256-{}'; "
+    "base-uri 'none'; form-action 'none'"
+)
 BOARD = (  # heading, style, groups of the leaderboard
     ("Labels only", "baseline", (LABELS_ONLY,)),
     ("With unlabeled examples", "method", (UNLABELED,)),
@@ -74,11 +79,17 @@ def render(
     """
     common, own, script = ((HERE / each).read_text("utf-8") for each in PARTS)
     style = common + own
+    hashes = (hashlib.sha256(text.encode()).digest() for text in (style, script))
     about, task = result.about, result.task
     form: Format = percent if task.classes else number
     is_imputed = result.labels["source"] == "imputed"
     first = views.view(is_imputed.arg_max() or 0) if is_imputed.any() else None
     groups = _groups(result, views)
+    # Given labels that are probably wrong are examples of the gallery, too.
+    ids = result.labels.select(pl.first()).with_row_index("position")
+    table = issues.join(ids, on=result.id_name, maintain_order="left").rows(named=True)
+    rows = [row | {"label": row["prediction"], "confidence": None} for row in table]
+    suspects = [_example(views, row.pop("position"), row) for row in rows]
     shown = {example["label"] for group in groups for example in group["examples"]}
     context = {
         "result": result,
@@ -87,7 +98,7 @@ def render(
         "confident": confident_sentence(result),
         "error_name": task.error_name.capitalize(),
         "form": form,
-        "issues": _issues(result, views, issues),
+        "issues": suspects,
         "guarantees": guarantees,
         "facts": _facts(result),
         "classes": list(about.class_counts.items()),
@@ -95,7 +106,7 @@ def render(
         "groups": groups,
         "label_numbers": {n: i for i, n in enumerate(c for c in task.classes if c in shown)},
         "columns": [name for name, _ in first.cells][:MAX_COLUMNS] if first else [],
-        "policy": _policy(style, script),
+        "policy": POLICY.format(*(b64encode(each).decode() for each in hashes)),
         "style": Markup(style),
         "script": Markup(script),
         **_leaderboard(result.evaluation, form),
@@ -141,14 +152,6 @@ def _groups(result: Result, views: ExampleViews) -> list[dict[str, Any]]:
     return found
 
 
-def _issues(result: Result, views: ExampleViews, issues: pl.DataFrame) -> list[dict[str, Any]]:
-    """Given labels that are probably wrong, as examples of the gallery."""
-    ids = result.labels.select(pl.first()).with_row_index("position")
-    table = issues.join(ids, on=result.id_name, maintain_order="left").rows(named=True)
-    rows = [row | {"label": row["prediction"], "confidence": None} for row in table]
-    return [_example(views, row.pop("position"), row) for row in rows]
-
-
 def _example(views: ExampleViews, place: int, row: dict[str, Any]) -> dict[str, Any]:
     """One example of the gallery, by its row of a table with the id first."""
     view = views.view(place)
@@ -168,15 +171,13 @@ def _example(views: ExampleViews, place: int, row: dict[str, Any]) -> dict[str, 
 
 
 def _leaderboard(evaluation: Evaluation, form: Format) -> dict[str, Any]:
-    def rank(score: Score) -> tuple[float, float]:
-        error = math.inf if score.error is None else score.error.value
-        return error, math.inf if score.loss is None else score.loss
-
-    board = []
+    by_loss, board = evaluation.leaderboard(), []
+    names = by_loss.sort("error", nulls_last=True, maintain_order=True)["model"]
+    scores = [evaluation.score(name) for name in names]
     for heading, style, groups in BOARD:
-        scores = [score for score in evaluation.scores if score.group in groups]
-        if scores and evaluation.examples:
-            board.append((heading, style, sorted(scores, key=rank)))
+        some = [score for score in scores if score.group in groups]
+        if some and evaluation.examples:
+            board.append((heading, style, some))
     return {"board": board, "board_chart": charts.leaderboard(board, form) if board else ""}
 
 
@@ -256,16 +257,6 @@ def _environment() -> jinja2.Environment:
     filters = (number, percent, duration, cut, broken, whole, fixed)
     environment.filters |= {each.__name__: each for each in filters}
     return environment
-
-
-def _policy(style: str, script: str) -> str:
-    """What the browser may load: this style, this script, images within the file; no more."""
-    both = (hashlib.sha256(text.encode()).digest() for text in (style, script))
-    one, two = (b64encode(each).decode() for each in both)
-    return (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{one}'; script-src 'sha256-{two}'; "
-        f"base-uri 'none'; form-action 'none'"
-    )
 
 
 def whole(share: float) -> str:

@@ -160,7 +160,7 @@ def test_asking_again_with_the_same_audits_is_the_same_look(tmp_path):
     audited(run, 200)
     first, again = guaranteed_labels(run, 0.1), guaranteed_labels(run, 0.1)
     assert again.labels.equals(first.labels)
-    assert AnnotationLog(tmp_path / FILE).looks(run.digest) == [200]
+    assert GuaranteeFinder(run, look=False).looks == [200]
 
 
 def test_a_look_soon_after_another_shows_what_that_one_selected(tmp_path):
@@ -175,7 +175,7 @@ def test_a_look_soon_after_another_shows_what_that_one_selected(tmp_path):
     selected = set(first.labels["row"])
     assert selected <= set(again.labels["row"]) <= selected | set(more.ids)
     assert log.refresh() == AnnotationLog(tmp_path / FILE).lines
-    assert log.looks(run.digest) == [200, 220]
+    assert GuaranteeFinder(run, look=False).looks == [200, 220]
 
 
 def test_after_a_look_in_vain_more_audits_are_needed_than_without_one(tmp_path_factory):

@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ CONFIG = FitConfig()
 
 
 def again(found, x):
-    saved = json.loads(json.dumps(found.preprocessor.to_dict()))
+    saved = json.loads(json.dumps(asdict(found.preprocessor)))
     return preprocessor_from_dict(saved).transform(x, CONFIG).examples
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,7 @@ def read(folder, config=PIXELS, events=None):
 
 
 def saved_again(dataset):
-    saved = json.loads(json.dumps(dataset.preprocessor.to_dict()))
+    saved = json.loads(json.dumps(asdict(dataset.preprocessor)))
     return ImagePreprocessor.from_dict(saved)
 
 
@@ -274,7 +275,7 @@ def test_a_folder_without_images_or_labels_is_refused(tmp_path):
 
 @pytest.mark.parametrize("change", [{"size": 0}, {"size": "8"}, {"channels": 2}, {"state": {}}])
 def test_a_damaged_preprocessor_is_refused(tmp_path, change):
-    saved = read(image_folder(tmp_path / "photos")).preprocessor.to_dict()
+    saved = asdict(read(image_folder(tmp_path / "photos")).preprocessor)
     with pytest.raises(ValueError, match=r"`size` from 1|state of an encoder"):
         ImagePreprocessor.from_dict({**saved, **change})
 

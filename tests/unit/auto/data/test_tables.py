@@ -1,5 +1,6 @@
 import gzip
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pandas
@@ -101,7 +102,7 @@ def test_large_tables_are_read_as_small_ones(tmp_path, monkeypatch):
 
 def test_new_tables_are_treated_alike(tmp_path):
     found = pets(tmp_path)
-    again = preprocessor_from_dict(json.loads(json.dumps(found.preprocessor.to_dict())))
+    again = preprocessor_from_dict(json.loads(json.dumps(asdict(found.preprocessor))))
     config = FitConfig(**ALONE)
     whole = again.transform(tmp_path / "pets.csv", config)
     np.testing.assert_array_equal(whole.examples.X, found.X)
@@ -192,5 +193,5 @@ def test_a_late_cell_that_is_no_plain_number_is_read_as_an_early_one(tmp_path, l
         for text in (early, late)
     )
     assert [str(note) for note in first.notes] == list(last.notes)
-    assert first.preprocessor.to_dict() == last.preprocessor.to_dict()
+    assert asdict(first.preprocessor) == asdict(last.preprocessor)
     assert np.array_equal(first.X[60], last.X[400])

@@ -1,6 +1,7 @@
 """Folders of texts."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def test_a_folder_of_texts_becomes_features_with_labels(tmp_path):
     assert dataset.has_encoded_features
     assert list(dataset.encoders) == ["tf-idf"]
     assert dataset.X.var(0).mean() == pytest.approx(1, abs=0.01)
-    saved = json.loads(json.dumps(dataset.preprocessor.to_dict()))
+    saved = json.loads(json.dumps(asdict(dataset.preprocessor)))
     again = TextPreprocessor.from_dict(saved).transform(folder, CONFIG)
     assert np.array_equal(again.examples.X, dataset.X)
     assert list(again.ids) == list(dataset.ids)
