@@ -156,7 +156,7 @@ def test_label_studio_gets_tasks_and_gives_annotations_back(run, tmp_path):
     tasks = json.loads((tmp_path / "tasks.json").read_text())
     first, _, last = tasks
     (predicted,) = first["predictions"]
-    row = labels_of(tmp_path / "run").row(int(first["data"]["row"]) - 1, named=True)
+    row = labels_of(tmp_path).row(int(first["data"]["row"]) - 1, named=True)
     assert predicted["result"][0]["value"] == {"choices": [row["label"]]}
     assert first["data"].keys() >= {"row", "confidence", "plan", "calls"}
     for task, label in ((first, "yes"), (last, "no")):  # as the interface would
