@@ -8,9 +8,9 @@ another prior π than that of the labels, π⁰, predictions become
 
 and EM finds the prior under which they are most likely. As few labels leave it uncertain, ensembles
 average over priors of its posterior, by Gibbs sampling: classes of m unlabeled examples are drawn
-from p'(c|x), and then the prior from Dirichlet(1 + their counts). A model learned p(c|x)/π⁰ from n
-labels, and its errors do not average out over more examples, so m = n/2. That is a choice: a larger
-m follows the examples where classes are rare, and errs where they are equally frequent.
+from p'(c|x), then the prior from a Dirichlet distribution given their counts. How much its
+concentration draws it to π⁰ is sampled, too: where the counts are about even, it is much. A model
+learned p(c|x)/π⁰ from n labels, and its errors do not average out over more examples, so m = n.
 
 Examples of classes that nobody labeled are far from all labeled examples. Let L be the distances of
 labeled examples to the nearest other one, and U those of the unlabeled examples, which are a
@@ -29,7 +29,7 @@ import numpy as np
 
 from labelgrad.auto.task import Array, log_normalize
 
-EVIDENCE = 0.5  # unlabeled examples for each label that tell of the prior
+CONCENTRATIONS = 2.0 ** np.arange(-1, 7)  # for each class
 DISCARDED, DRAWS, THINNING = 50, 30, 5  # of the Gibbs sampler; one step in five is kept
 ITERATIONS, TOLERANCE, MIN_SHARE = 500, 1e-7, 1e-4
 UNLIKELY = 1.64  # standard errors that U must exceed L by, or all classes count as known
@@ -86,14 +86,22 @@ def plausible_class_priors(log_probabilities: Array, y: Array) -> Array:
     >>> plausible_class_priors(rare, np.array([0, 1] * 2)).mean(0).round(1)
     array([0.7, 0.3])
     """
-    rng = np.random.default_rng(0)
-    classes, count = log_probabilities.shape[1], max(1, round(EVIDENCE * len(y)))
-    prior = label_prior(y, classes)
+    from scipy.special import gammaln
+
+    rng, n = np.random.default_rng(0), len(y)
+    prior = label_prior(y, log_probabilities.shape[1])
     ratios, drawn = np.exp(log_probabilities) / prior, []
+    alphas = len(prior) * np.outer(CONCENTRATIONS, prior)  # (concentrations, classes)
+    totals = alphas.sum(1)
+    constants = gammaln(totals) - gammaln(totals + n) - gammaln(alphas).sum(1)
     for _ in range(DISCARDED + DRAWS * THINNING):
-        cumulative = (ratios[rng.integers(len(ratios), size=count)] * prior).cumsum(1)
-        of = (cumulative < rng.random((count, 1)) * cumulative[:, -1:]).sum(1)
-        prior = np.maximum(rng.dirichlet(1.0 + np.bincount(of, minlength=classes)), MIN_SHARE)
+        cumulative = (ratios[rng.integers(len(ratios), size=n)] * prior).cumsum(1)
+        of = (cumulative < rng.random((n, 1)) * cumulative[:, -1:]).sum(1)
+        counts = np.bincount(of, minlength=len(prior))
+        likely = constants + gammaln(alphas + counts).sum(1)  # the counts' Dirichlet-multinomial
+        chances = np.exp(likely - likely.max())
+        alpha = alphas[rng.choice(len(alphas), p=chances / chances.sum())]
+        prior = np.maximum(rng.dirichlet(alpha + counts), MIN_SHARE)
         prior /= prior.sum()
         drawn.append(prior)
     return np.stack(drawn[DISCARDED::THINNING])
