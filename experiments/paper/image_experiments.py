@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.common import Line, Results, aligned, run_trials, table
+from experiments.common import Line, Results, aligned, run_trials
 from experiments.datasets.image_sets import load
 from experiments.paper.claims import claims_table
 from experiments.paper.image_figures import draw_curves, draw_scores
-from experiments.paper.image_results import methods_in, score, scores_table
+from experiments.paper.image_results import COLUMNS, beside_table_1, scores_table
 from experiments.paper.image_task import SIZES, Task, sized, task_rows
 from experiments.paper.image_trial import image_trial
-from experiments.paper.numbers import table_1
 from experiments.paper.settings import choice, searched
 from labelgrad.methods import parts
 
@@ -24,7 +23,6 @@ PAPER = (
 )
 RECENT = ("fixmatch", "flexmatch", "freematch", "softmatch", "lga+fixmatch")
 COUNTS = (250, 500, 1000, 2000, 4000, 8000)  # labels
-COLUMNS = {"cifar10": 4000, "svhn": 1000}  # of Table 1
 REBUILT = " SVHN's digits are cut again from the published full numbers: not the authors' bytes."
 
 
@@ -71,15 +69,8 @@ def run_table_1(options: Options) -> None:
     }
     for data, mine in asked.items():
         check_data(data, mine)  # before the first one is trained
-    rows = []
-    for data, mine in asked.items():
-        labels = COLUMNS[data]
-        lines, theirs = train_images(data, mine), table_1(data, labels)
-        for method in methods_in(lines):
-            found = score(lines, "test_error", method=method, labels=labels)
-            paper = "{:.2f} ± {:.2f}".format(*theirs[method]) if method in theirs else "–"
-            rows.append([data, str(labels), method, found.shown(100, 2) if found else "–", paper])
-    print(aligned(table(["data", "labels", "method", "ours %", "paper %"], rows)))
+    found = {data: train_images(data, mine) for data, mine in asked.items()}
+    print(aligned(beside_table_1(found, digits=2)))
     print(_scope(options))
 
 

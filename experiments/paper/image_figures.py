@@ -73,22 +73,21 @@ def _dots(
             panel.axvline(unit * found.mean, color=GREY, linewidth=0.8, linestyle=":")
     panel.set_yticks(range(len(methods)), methods)
     panel.set_ylim(len(methods) - 0.5, -0.5)
-    if quantity == "loss":
-        _stretched(panel)
+    if quantity == "loss":  # a large one must not press others together
+        _log_scale(panel, "x", quantity)
     panel.grid(axis="x", alpha=0.25)
     for name, look in _legend().items():
         panel.plot([], [], label=name, **look)
 
 
-def _stretched(panel: Any) -> None:
-    """Losses on a log scale, if they differ much: a large one must not press others together."""
-    low, high = panel.get_xlim()
-    inside = [tick for tick in TICKS["loss"] if low <= tick <= high]
-    if len(inside) < 2:
-        return
-    panel.set_xscale("log")
-    panel.set_xticks(inside, [f"{tick:g}" for tick in inside])
-    panel.minorticks_off()
+def _log_scale(panel: Any, axis: str, quantity: str) -> None:
+    """A log scale, where the values differ by as much as two ticks."""
+    low, high = getattr(panel, f"get_{axis}lim")()
+    inside = {tick: f"{tick:g}" for tick in TICKS[quantity] if low <= tick <= high}
+    if len(inside) > 1:
+        panel.set(**{f"{axis}scale": "log"})
+        getattr(panel, f"set_{axis}ticks")([*inside], inside.values())
+        panel.minorticks_off()
 
 
 def _legend() -> dict[str, dict[str, Any]]:
@@ -120,10 +119,7 @@ def draw_curves(data: str, lines: Sequence[Line], out: Path) -> None:
         panel.set(xscale="log", xlabel="labels", title=TITLES[quantity])
         panel.set_xticks([250, 500, 1000, 2000, 4000, 8000], [250, 500, "1k", "2k", "4k", "8k"])
         panel.set_yscale("log")
-        low, high = panel.get_ylim()
-        ticks = [tick for tick in TICKS[quantity] if low <= tick <= high]
-        panel.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        panel.minorticks_off()
+        _log_scale(panel, "y", quantity)
     legend(figure, panels[0], loc="outside right upper")
     figure.suptitle(f"{data}: ours, {lines[0]['scale']} scale, over {NAME}, full scale (dashed)")
     save(figure, out / f"{data}-labels")

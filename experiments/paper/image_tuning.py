@@ -22,6 +22,7 @@ from experiments.paper.settings import (
     Hyperparameters,
     best_of,
     budget,
+    by_term,
     first_settings,
     own_settings,
 )
@@ -104,11 +105,7 @@ def suggested(trial: Any, method: str) -> Hyperparameters:
         name: float(f"{trial.suggest_float(name, own.low, own.high, log=True):.3g}")
         for name, own in ranges.items()
     }
-    terms: dict[str, dict[str, float]] = {}
-    for name in own_settings(method):
-        term, setting = name.split(".")
-        terms.setdefault(term, {})[setting] = found[name]
-    return Hyperparameters(found["learning_rate"], terms)
+    return Hyperparameters(found.pop("learning_rate"), by_term(found))
 
 
 def tuned_table(lines: list[Line]) -> str:

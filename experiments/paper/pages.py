@@ -10,14 +10,11 @@ from pathlib import Path
 
 from experiments.common import Line, read_lines, table
 from experiments.paper.claims import CLAIMS, claims_table, difference
-from experiments.paper.image_experiments import COLUMNS
-from experiments.paper.image_results import labels_in, score
-from experiments.paper.numbers import table_1
+from experiments.paper.image_results import COLUMNS, TITLES, beside_table_1, labels_in, score
 from experiments.paper.settings import best_of, budget
 
 RESULTS = Path(__file__).parents[2] / "results"
 METHODS = ("supervised", "lga", "vat", "lga+vat", "flexmatch", "lga-certain+flexmatch")
-TITLES = {"fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "svhn": "SVHN"}
 SEEDS = 3
 SUMS = (
     *("lga+vat", "lga+fixmatch", "lga+softmatch"),
@@ -199,21 +196,6 @@ def failures() -> str:
     return by_labels("SVHN", heads, tuned, cells)
 
 
-def table_one() -> str:
-    """Table 1 of the paper with a column of ours for each of its own."""
-    heads = [f"{TITLES[data]}, {n:,}: ours | paper" for data, n in COLUMNS.items()]
-    theirs = {data: table_1(data, labels) for data, labels in COLUMNS.items()}
-    rows = []
-    for method in sorted(theirs["cifar10"], key=lambda name: -theirs["cifar10"][name][0]):
-        cells = [method]
-        for data, labels in COLUMNS.items():
-            found = score(read(f"table-1/{data}"), "test_error", method=method, labels=labels)
-            ours = found.shown(100, 1) if found else "–"
-            cells += [ours, "{:.2f} ± {:.2f}".format(*theirs[data][method])]
-        rows.append(cells)
-    return table([*" | ".join(["error %", *heads]).split(" | ")], rows)
-
-
 def paper_scale() -> str:
     """What a step of each method takes at the paper's scale, and what 500,000 would."""
     heads = ("steps", "first loss", "last loss", "memory, GB", "TFLOP a step", "operations a step")
@@ -236,5 +218,6 @@ def tables() -> dict[str, str]:
     found |= {"tuned svhn": tuned_svhn(), "failures": failures()}
     found |= {"tuned cifar10": tuned_cifar10(), "longer sum": longer_sum()}
     found |= {"searched sums": searched_sums(), "sums": sums_on_test()}
-    found |= {"label weights": label_weights(), "table 1": table_one()}
+    trained = {data: read(f"table-1/{data}") for data in COLUMNS}
+    found |= {"label weights": label_weights(), "table 1": beside_table_1(trained, digits=1)}
     return found | {"paper scale": paper_scale()}
