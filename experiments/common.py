@@ -18,6 +18,8 @@ from typing import Any
 
 import typer
 
+from labelgrad.files import write_whole
+
 Line = dict[str, Any]  # one line of results.jsonl
 Trial = Callable[..., list[Line]]  # the settings of a trial in, its lines out
 INTERRUPTED = 130  # the exit code after Ctrl-C
@@ -82,12 +84,9 @@ class Results:
         return any(wanted.items() <= line.items() for line in self.lines)
 
     def _write(self, name: str, lines: Sequence[Line]) -> None:
-        if not FIRST:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        whole, partial = self.folder / name, self.folder / f"{name}.partial"
-        partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        partial.replace(whole)
+        if FIRST:
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            write_whole(self.folder / name, text.encode())
 
 
 def run_trials(

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from experiments.common import Line, Results, aligned, run_trials, table, with_spread
-from experiments.datasets.digits import digits
 from experiments.figures import GREY, canvas, save
 from experiments.figures import OURS as RED
 from experiments.tabular.bench import scores
@@ -31,6 +30,7 @@ OURS = {
     "student": "student",
 }
 TITLES = BASELINES | OURS
+TEST_ROWS = 350
 HEADS = ("", "error %", "loss", "labels right %", "confident %", "confident right %", "seconds")
 LEGEND = (
     "Error and loss on test digits, mean ± standard deviation over the splits. Labels are those of "
@@ -39,14 +39,31 @@ LEGEND = (
 )
 
 
+def digits(labels: int, seed: int = 0) -> Rows:
+    """The digits with as many labels of each class as of any other, the labeled ones first.
+
+    >>> rows = digits(labels=50)
+    >>> int(rows.given.sum()), len(rows.y), len(rows.y_test)
+    (50, 1447, 350)
+    """
+    from sklearn.datasets import load_digits
+
+    if labels % 10 or not 10 <= labels <= 1000:
+        raise ValueError(f"`labels` must be a multiple of 10 from 10 to 1000, got {labels}.")
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(x))
+    test, rest = order[:TEST_ROWS], order[TEST_ROWS:]
+    chosen = np.concatenate([rest[y[rest] == digit][: labels // 10] for digit in range(10)])
+    used = np.append(chosen, rest[~np.isin(rest, chosen)])
+    x = (x / 16).astype(np.float32)
+    return Rows(x[used], y[used], np.arange(len(used)) < labels, x[test], y[test])
+
+
 def demo_trial(seed: int, labels: int = 50, steps: int | None = None) -> list[Line]:
     """All methods on one split; gives a line for each."""
-    split = digits(labels=labels, seed=seed)
-    pairs = zip(split.labeled, split.unlabeled, strict=True)
-    x, y = (np.concatenate([part.numpy() for part in parts]) for parts in pairs)
-    rows = Rows(x, y, np.arange(len(y)) < labels, *(part.numpy() for part in split.test))
-    middle, scale = x.mean(0), scales(x)
-    standard = replace(rows, x=(x - middle) / scale, x_test=(rows.x_test - middle) / scale)
+    rows = digits(labels, seed)
+    middle, scale = rows.x.mean(0), scales(rows.x)
+    standard = replace(rows, x=(rows.x - middle) / scale, x_test=(rows.x_test - middle) / scale)
     lines = []
     with undisturbed():
         for name in BASELINES:
@@ -65,8 +82,8 @@ def run_demo(
     *, seeds: int, labels: int, steps: int | None, workers: int, out: Path, command: str
 ) -> None:
     """Fit the splits that are missing, then print the table and draw the figure."""
-    split = digits(labels=labels)  # raises for a bad count
-    parts = f"{len(split.unlabeled[0])} unlabeled, {len(split.test[0])} for the test"
+    rows = digits(labels)  # raises for a bad count
+    parts = f"{len(rows.y) - labels} unlabeled, {len(rows.y_test)} for the test"
     print(f"Digits: {labels} labeled, {parts}; {seeds} splits, {len(TITLES)} methods.")
     folder = out / (f"{labels}-labels" + (f"-{steps}-steps" if steps else ""))
     results = Results(folder, {"labels": labels, "steps": steps})
