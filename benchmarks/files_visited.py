@@ -8,11 +8,13 @@ count: what is merely imported does not.
 
 from __future__ import annotations
 
-import os
+import io
 import sys
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import FrameType
+from unittest.mock import patch
 
 import numpy as np
 
@@ -55,17 +57,14 @@ def files_visited(folder: Path) -> set[tuple[str, str]]:
 
 def fit(data: Path, out: Path) -> None:
     """The command, silent."""
-    before = sys.argv, sys.stdout
-    sys.argv = ["labelgrad", "fit", str(data), "--target", "label", "--out", str(out)]
-    sys.argv += ["--steps", "30", "--workers", "1"]
-    with open(os.devnull, "w") as sys.stdout:
+    words = ["labelgrad", "fit", str(data), "--target", "label", "--out", str(out)]
+    words += ["--steps", "30", "--workers", "1"]
+    with patch.object(sys, "argv", words), redirect_stdout(io.StringIO()):
         try:
             app.main()
         except SystemExit as end:
             if end.code:
                 raise
-        finally:
-            sys.argv, sys.stdout = before
 
 
 def write_table(path: Path) -> Path:

@@ -228,10 +228,9 @@ class Person:
         return line
 
     def _judged(self, finder: GuaranteeFinder, rate: float) -> tuple[int, bool]:
-        if not len(finder.evidence):
-            return 0, False  # `find` would refuse
-        if not len(finder.select(rate)[0]):
-            return 0, False  # without the search for how many more audits are needed
+        # `find` refuses without evidence, and searches for how many more audits are needed.
+        if not len(finder.evidence) or not len(finder.select(rate)[0]):
+            return 0, False
         found = finder.find(rate)
         rows = found.labels["row"].cast(pl.Int64).to_numpy()
         given = (found.labels["label"] == "yes").to_numpy()

@@ -10,9 +10,8 @@ import torch
 import typer
 
 from experiments.common import commands_for, read_lines, run, typed
-from experiments.datasets.cifar10 import CLASSES
 from experiments.whole.cost import visit_cost
-from experiments.whole.figures import draw_classes, draw_labels, results_table
+from experiments.whole.figures import draw_labels, results_table
 from experiments.whole.settings import Settings
 from experiments.whole.slopes import slope_accuracy
 from experiments.whole.trial import Trial
@@ -39,13 +38,12 @@ def train(
     base = Settings(method=method, labels=labels, seed=seed)
     chosen = base.changed(settings or [])
     trial = Trial(chosen, out / chosen.name, data=data, test=test, device=device)
-    trial.command = typed(NAME)
     for record in trial:
         shown = ("step", "visits", "validation_error", "validation_loss", "imputed_accuracy")
         words = [f"{name} {record[name]:.4g}" for name in shown if name in record]
         typer.echo(f"{', '.join(words)}; {record['seconds_left'] // 60} min left")
     results = out / "results.jsonl"
-    done = json.dumps(trial.line) + "\n"
+    done = json.dumps(trial.line | {"command": typed(NAME)}) + "\n"
     if not results.exists() or done not in results.read_text():
         with results.open("a") as file:
             file.write(done)
@@ -54,17 +52,12 @@ def train(
 @commands.command(epilog="Example: figures --out results/whole-cifar10")
 def figures(
     out: Annotated[Path, typer.Option(help="Folder of results.jsonl.")] = Path("runs/whole"),
-    labels: Annotated[
-        Path | None, typer.Option(help="labels.jsonl of a run, for the figure by class.")
-    ] = None,
 ) -> None:
     """Print the table of a folder's results and draw how imputed labels learn."""
     lines = read_lines(out / "results.jsonl")
     typer.echo(results_table([line for line in lines if "test_error" in line]))
     learned = [line for line in lines if "imputed_accuracy" in line["curve"]]
     draw_labels([line for line in learned if line["seed"] == 0], out / "imputed-labels.png")
-    if labels is not None:
-        draw_classes(read_lines(labels), CLASSES, out / "imputed-labels-by-class.png")
 
 
 @commands.command(epilog="Example: slopes --out results/whole-cifar10")
