@@ -17,7 +17,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from experiments.common import Line, Results, listed, run, table, typed
+from experiments.common import Line, Results, listed, run, table
 from experiments.tabular.bench import clipped
 from experiments.tabular.data import Array, Draw, Sources, split
 from labelgrad.auto.config import FitConfig
@@ -87,7 +87,7 @@ def main(
 ) -> None:
     """Fit with ten labels of each class at many class shares, and print the table."""
     sources, results = Sources(tables=tables), Results(out, {"labels": Draw().per_class})
-    results.begin(typed("experiments.class_prior"))
+    results.begin()
     cells = product(range(seeds), listed(sets), map(float, listed(shares)), (0, 1))
     for seed, name, share, common in cells:
         key = {"data": name, "share": share, "common": common, "seed": seed}

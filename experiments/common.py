@@ -69,9 +69,9 @@ class Results:
                     )
         self.lines = read_lines(self.folder / "results.jsonl")
 
-    def begin(self, command: str) -> None:
+    def begin(self) -> None:
         """Record the command and the revision of the code that are about to add lines."""
-        call = {"command": command, **revision(), "settings": self.settings}
+        call = {"command": typed(), **revision(), "settings": self.settings}
         self._write("commands.jsonl", [*read_lines(self.folder / "commands.jsonl"), call])
 
     def add(self, lines: Iterable[Line]) -> None:
@@ -89,9 +89,7 @@ class Results:
             write_whole(self.folder / name, text.encode())
 
 
-def run_trials(
-    trial: Trial, jobs: Mapping[str, Line], results: Results, *, workers: int, command: str
-) -> None:
+def run_trials(trial: Trial, jobs: Mapping[str, Line], results: Results, workers: int) -> None:
     """Run all jobs in `workers` processes and save each as it ends.
 
     The jobs are joblib's, so `joblib.parallel_config(backend="dask")` sends them to a cluster.
@@ -101,7 +99,7 @@ def run_trials(
 
     if not jobs:
         return
-    results.begin(command)
+    results.begin()
     # Activations are freed in every step; asking the system for them again takes a tenth of it.
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**31))
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**31))
@@ -192,9 +190,9 @@ def commands_for(what: str) -> typer.Typer:
     )
 
 
-def typed(package: str) -> str:
+def typed() -> str:
     """The command as it was typed, for `commands.jsonl`."""
-    return shlex.join(["python", "-m", package, *sys.argv[1:]])
+    return shlex.join(["python", *sys.orig_argv[1:]])
 
 
 def run(app: typer.Typer) -> None:

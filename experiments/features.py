@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.common import Line, Results, table, typed
+from experiments.common import Line, Results, table
 from labelgrad.auto.base_models.registry import BASE_MODELS
 from labelgrad.auto.cross_fit import cross_fit, make_folds
 from labelgrad.auto.data.dataset import Dataset, Examples, RowIds
@@ -117,7 +117,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     results = Results(options.out, {"max_rows": MAX_ROWS, "max_test": MAX_TEST})
-    results.begin(typed("experiments.features"))
+    results.begin()
     for path in sorted(options.features.glob("*.npz")):
         for labels in options.labels:
             for number in range(options.splits):

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 import typer
 
-from experiments.common import Line, Results, run, table, typed
+from experiments.common import Line, Results, run, table
 from labelgrad.auto.annotations import AUDIT, Annotation, log_of
 from labelgrad.auto.audits import draw_audit
 from labelgrad.auto.fit import fit
@@ -84,7 +84,7 @@ def main(
     """Fit with and without groups, and print stated errors beside true ones."""
     frame = pl.read_csv(data)
     results = Results(out, {"rate": RATE, "audits": AUDITS})
-    results.begin(typed("experiments.groups"))
+    results.begin()
     for seed, known in product(range(seeds), (False, True)):
         key = {"data": data.stem, "labeled": labeled, "seed": seed, "groups": known}
         if not results.has(**key):

@@ -32,7 +32,7 @@ import typer
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from experiments.common import Line, Results, run, table, typed
+from experiments.common import Line, Results, run, table
 from labelgrad.auto.annotations import (
     AUDIT,
     Annotation,
@@ -425,7 +425,7 @@ def main(
 ) -> None:
     """Play all behaviours and print the table."""
     results = Results(out, {"histories": histories, "rows": ROWS, "labeled": LABELED})
-    results.begin(typed("experiments.guarantees"))
+    results.begin()
     for behaviour in only or BEHAVIOURS:
         if not results.has(behaviour=behaviour):
             played = [play(behaviour, seed) for seed in range(histories)]

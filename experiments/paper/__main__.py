@@ -19,12 +19,10 @@ from experiments.common import (
     run,
     run_trials,
     table,
-    typed,
 )
 from experiments.datasets.image_sets import SETS
 from experiments.paper.image_experiments import COUNTS, Options, run_images, run_table_1
 
-NAME = "experiments.paper"
 commands = commands_for("The experiments of the paper.")
 Data = Annotated[Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")]
 Workers = Annotated[int, typer.Option(min=1, help="Trials in parallel.")]
@@ -46,9 +44,7 @@ def learning_speeds(options: Options) -> None:
         for method in speeds.METHODS
         if not results.has(method=method, step=steps)
     }
-    run_trials(
-        speeds.learning_speeds, jobs, results, workers=options.workers, command=options.command
-    )
+    run_trials(speeds.learning_speeds, jobs, results, options.workers)
     print(aligned(speeds.speeds_table(results.lines)))
     print(*propositions(3 if options.scale == "paper" else 1), sep="\n")
     speeds.draw_learning_speeds(results.lines, options.out)
@@ -82,7 +78,7 @@ def synthetic(options: Options) -> None:
         for method in methods
         if not results.has(method=method, seed=seed, step=last)
     }
-    run_trials(synthetic_trial, jobs, results, workers=options.workers, command=options.command)
+    run_trials(synthetic_trial, jobs, results, options.workers)
     lines = [line for line in results.lines if line["seed"] < options.trials]
     print(aligned(synthetic_results.differences_table(lines)))
     print(aligned(synthetic_results.summary_table(lines)))
@@ -179,7 +175,6 @@ def reproduce(
         workers,
         scale or recipe.scales[0],
         out or Path("runs") / str(name),
-        typed(NAME),
         listed(methods),
         tuple(map(int, counts)) or recipe.labels,
         data,
@@ -223,7 +218,6 @@ def tune(
         workers,
         scale or scales[0],
         out or Path("runs") / f"tune-{experiment}",
-        typed(NAME),
         listed(methods),
         (labels,),
         data,
@@ -255,7 +249,7 @@ def variants(
 
     check_choice("QUESTION", question, QUESTIONS)
     counts, folder = tuple(map(int, listed(labels))), out or Path("runs") / question
-    options = Options(1, workers, scale, folder, typed(NAME), labels=counts, data=data)
+    options = Options(1, workers, scale, folder, labels=counts, data=data)
     run_variants(question, data_set, options)
 
 

@@ -34,7 +34,6 @@ class Options:
     workers: int
     scale: str
     out: Path
-    command: str
     methods: tuple[str, ...] = ()  # all if none is named
     labels: tuple[int, ...] = ()
     data: Path | None = None
@@ -105,7 +104,7 @@ def train_images(data: str, options: Options) -> list[Line]:
         for task in tasks
         if not results.has(**task.line)
     }
-    run_trials(image_trial, jobs, results, workers=options.workers, command=options.command)
+    run_trials(image_trial, jobs, results, options.workers)
     with suppress(OSError):  # trials of another method or seed may be unfinished
         unfinished.rmdir()
     return [line for task in tasks for line in results.lines if task.line.items() <= line.items()]

@@ -164,7 +164,7 @@ def tune_synthetic(options: Options, seed: int) -> None:
             for draw in seeds
             if not results.has(stage=stage, settings=asdict(settings), seed=draw)
         }
-        run_trials(tuning_trial, jobs, results, workers=options.workers, command=options.command)
+        run_trials(tuning_trial, jobs, results, options.workers)
 
     def best(key: str) -> Settings:
         search = [line for line in results.lines if line["stage"] == "search"]

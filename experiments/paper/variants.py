@@ -82,7 +82,7 @@ def run_variants(question: str, data: str, options: Options) -> None:
                 job = {"task": task, "settings": settings, "extra": extra}
                 job |= {"scale": options.scale, "data_folder": options.data}
                 jobs[f"{task.name}, {extra}"] = job
-    run_trials(variant_trial, jobs, results, workers=options.workers, command=options.command)
+    run_trials(variant_trial, jobs, results, options.workers)
     rows = (
         [
             *(line["data"], str(line["labels"]), line["method"], str(line.get("eps", ""))),

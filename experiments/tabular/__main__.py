@@ -17,7 +17,6 @@ from experiments.tabular.label_rules import METHODS, SETTINGS, rule_trial, show_
 from experiments.tabular.leaderboard import LEAST, show
 from experiments.tabular.methods import TITLES, fits_for
 
-NAME = "experiments.tabular"
 commands = commands_for(
     "The experiments on small tables. After an interruption the same command continues."
 )
@@ -37,7 +36,7 @@ def demo(
     out: Out = Path("runs/demo"),
 ) -> None:
     """Digits with few labels: the ensemble and its student beside LGA alone and scikit-learn."""
-    run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out, command=typed(NAME))
+    run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out)
 
 
 @commands.command()
@@ -77,9 +76,9 @@ def bench(
         for fit in fits_for(tasks[name], asked)
         if not results.has(data=name, method=fit, seed=seed)
     }
-    run_trials(bench_trial, jobs, results, workers=workers, command=typed(NAME))
+    run_trials(bench_trial, jobs, results, workers)
     wanted = [x for x in results.lines if x["method"] in (asked or TITLES)]
-    show([x for x in wanted if x["seed"] < seeds and x["data"] in names], out, typed(NAME))
+    show([x for x in wanted if x["seed"] < seeds and x["data"] in names], out, typed())
 
 
 @commands.command()
@@ -102,7 +101,7 @@ def label_rules(
         if not results.has(**key):
             title = f"{name}, {method.kind} {method.setting:.2g}, seed {seed}"
             jobs[title] = {**key, "steps": steps, "folder": data}
-    run_trials(rule_trial, jobs, results, workers=workers, command=typed(NAME))
+    run_trials(rule_trial, jobs, results, workers)
     lines = [x for x in results.lines if x["seed"] < seeds and x["data"] in names]
     show_label_rules(lines, out)
 

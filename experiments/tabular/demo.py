@@ -78,9 +78,7 @@ def demo_trial(seed: int, labels: int = 50, steps: int | None = None) -> list[Li
     return [{"seed": seed} | line for line in lines]
 
 
-def run_demo(
-    *, seeds: int, labels: int, steps: int | None, workers: int, out: Path, command: str
-) -> None:
+def run_demo(*, seeds: int, labels: int, steps: int | None, workers: int, out: Path) -> None:
     """Fit the splits that are missing, then print the table and draw the figure."""
     rows = digits(labels)  # raises for a bad count
     parts = f"{len(rows.y) - labels} unlabeled, {len(rows.y_test)} for the test"
@@ -92,7 +90,7 @@ def run_demo(
         for seed in range(seeds)
         if not results.has(seed=seed)
     }
-    run_trials(demo_trial, jobs, results, workers=workers, command=command)
+    run_trials(demo_trial, jobs, results, workers)
     lines = [line for line in results.lines if line["seed"] < seeds]
     print(aligned(results_table(lines)))
     print(LEGEND)

@@ -16,7 +16,6 @@ from experiments.whole.settings import Settings
 from experiments.whole.slopes import slope_accuracy
 from experiments.whole.trial import Trial
 
-NAME = "experiments.whole"
 commands = commands_for("All of an image set with few labels, on one core.")
 
 
@@ -43,7 +42,7 @@ def train(
         words = [f"{name} {record[name]:.4g}" for name in shown if name in record]
         typer.echo(f"{', '.join(words)}; {record['seconds_left'] // 60} min left")
     results = out / "results.jsonl"
-    done = json.dumps(trial.line | {"command": typed(NAME)}) + "\n"
+    done = json.dumps(trial.line | {"command": typed()}) + "\n"
     if not results.exists() or done not in results.read_text():
         with results.open("a") as file:
             file.write(done)
