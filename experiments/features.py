@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,9 @@ def main() -> None:
     results = Results(options.out, {"max_rows": MAX_ROWS, "max_test": MAX_TEST})
     results.begin()
     for path in sorted(options.features.glob("*.npz")):
-        for labels in options.labels:
-            for number in range(options.splits):
-                if not results.has(set=path.stem, labels=labels, split=number):
-                    results.add(trial(path, labels, number))
+        for labels, number in product(options.labels, range(options.splits)):
+            if not results.has(set=path.stem, labels=labels, split=number):
+                results.add(trial(path, labels, number))
     print(errors_and_losses(results.lines))
     for other in METHODS[:-1]:
         for what in ("error", "loss"):

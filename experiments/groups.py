@@ -35,21 +35,17 @@ def trial(data: pl.DataFrame, groups: str, labeled: int, seed: int, *, known: bo
     truth = data["target"].cast(pl.String)
     is_labeled = data[groups].is_in(names[:labeled].implode())
     partly = data.with_columns(pl.when(is_labeled).then(truth).alias("target"))
-    options: dict[str, Any] = {"target": "target", "task": "classification", "seed": seed}
-    options |= {"groups": groups} if known else {}
     partly = partly if known else partly.drop(groups)
+    options: dict[str, Any] = {"groups": groups} if known else {}
+    options |= {"target": "target", "task": "classification", "seed": seed}
     with TemporaryDirectory() as folder:
         result = fit(partly, label_sampling="random", out=folder, **options)
         unlabeled = (~is_labeled).arg_true().to_list()
         wrong = (result.labels["label"].cast(pl.String) != truth)[unlabeled].to_numpy()
         stated = result.evaluation.score("ensemble").error
         assert stated is not None
-        line: Line = {
-            "labels": int(is_labeled.sum()),
-            "error": float(wrong.mean()),
-            "stated": stated.value,
-        }
-        line |= {"low": stated.low, "high": stated.high}
+        line: Line = {"labels": int(is_labeled.sum()), "error": float(wrong.mean())}
+        line |= {"stated": stated.value, "low": stated.low, "high": stated.high}
         line |= {"from_labels": guarantee_kept(result, truth)}
         draw = draw_audit(result, min(AUDITS, len(unlabeled)))
         answers = [Annotation(n, truth[int(n) - 1], AUDIT, result.digest) for n in draw.ids]

@@ -37,7 +37,6 @@ from labelgrad.auto.annotations import (
     AUDIT,
     Annotation,
     AnnotationLog,
-    Draw,
     Entry,
     Label,
     audit_of,
@@ -170,10 +169,9 @@ class Person:
         before = set(audit_of(self.log, self.run.digest).drawn)
         left = [name for name in imputed_ids(self.run) if name not in before]
         draw = repeat_draw(left, n, int(self.rng.integers(2**32)), self.run.digest)
-        self.log.add([draw, *self._answers(draw)])
-
-    def _answers(self, draw: Draw) -> list[Annotation]:
-        return [Annotation(i, TASK.classes[self.y[int(i)]], AUDIT, draw.model) for i in draw.ids]
+        truth = (TASK.classes[self.y[int(name)]] for name in draw.ids)
+        answers = zip(draw.ids, truth, strict=True)
+        self.log.add([draw, *(Annotation(*answer, AUDIT, draw.model) for answer in answers)])
 
     def correct(self) -> None:
         """Label the neighbors of mistakes that any audit showed."""

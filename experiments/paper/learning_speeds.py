@@ -110,8 +110,10 @@ def _prepare(method: str, directions: Directions) -> tuple[Trainer, tuple[Tensor
     x = directions.inputs(directions.labeled, generator)
     others = directions.inputs(directions.unlabeled, generator)
     y = directions.labels(x)
+    model = nn.Linear(len(x), 1, bias=False, dtype=torch.float64)
+    nn.init.zeros_(model.weight)
     recipe = Recipe(
-        lambda: _zero(nn.Linear(len(x), 1, bias=False, dtype=torch.float64)),
+        model,
         lambda: simplified(len(others)) if method == "lga" else Supervised(),
         TensorBatches(x, y, batch_size=len(x)),
         TensorBatches(others, batch_size=len(others)),
@@ -120,11 +122,6 @@ def _prepare(method: str, directions: Directions) -> tuple[Trainer, tuple[Tensor
         loss=SquaredError(),
     )
     return recipe.trainer(), (x, y)
-
-
-def _zero(model: nn.Linear) -> nn.Linear:
-    nn.init.zeros_(model.weight)
-    return model
 
 
 def simplified(rows: int, *, rate: float = RATE, epsilon: float = EPSILON) -> LGA:

@@ -183,14 +183,10 @@ def draw_label_rules(lines: Sequence[Line], out: Path) -> None:
     sets, columns = complete_sets(lines), 4
     height = ceil(len(sets) / columns)
     figure, panels = canvas(height, columns, (12, 0.8 + 2.5 * height))
-    curves = (
-        (
-            THEIRS,
-            f"LGA, Algorithm 1 (usual rate {FIXED_RATE:g})",
-            [(rate / FIXED_RATE, Method("lga", rate)) for rate in RATES],
-        ),
-        (OURS, "LGA by evidence", [(times, Method("evidence", times)) for times in TIMES]),
-    )
+    rates = {rate / FIXED_RATE: Method("lga", rate) for rate in RATES}
+    evidence = {times: Method("evidence", times) for times in TIMES}
+    usual = f"LGA, Algorithm 1 (usual rate {FIXED_RATE:g})"
+    curves = ((THEIRS, usual, rates), (OURS, "LGA by evidence", evidence))
     for panel, data in zip(panels, sets, strict=False):
         found = {method: values(lines, data, method, "loss") for method in METHODS}
         # Means are of splits that every setting has: splits differ more than settings do.
@@ -198,11 +194,11 @@ def draw_label_rules(lines: Sequence[Line], out: Path) -> None:
         level = mean(found[SUPERVISED][:splits])
         panel.axhline(level, color=GREY, linestyle="--", label="supervised")
         for color, label, tried in curves:
-            for place, method in tried:
+            for place, method in tried.items():
                 losses = found[method]
                 panel.plot([place] * len(losses), losses, "o", color=color, alpha=0.3, markersize=3)
-            means = [mean(found[method][:splits]) for _, method in tried]
-            panel.plot([x for x, _ in tried], means, "o-", color=color, linewidth=2, label=label)
+            means = [mean(found[method][:splits]) for method in tried.values()]
+            panel.plot([*tried], means, "o-", color=color, linewidth=2, label=label)
         panel.set_xscale("log")
         panel.set_xticks([0.1, 1 / 3, 1.0, 3.0], ["÷ 10", "÷ 3", "1", "× 3"])
         panel.minorticks_off()

@@ -15,6 +15,7 @@ from experiments.whole.figures import draw_labels, results_table
 from experiments.whole.settings import Settings
 from experiments.whole.slopes import slope_accuracy
 from experiments.whole.trial import Trial
+from labelgrad.files import append_lines, write_whole
 
 commands = commands_for("All of an image set with few labels, on one core.")
 
@@ -42,10 +43,9 @@ def train(
         words = [f"{name} {record[name]:.4g}" for name in shown if name in record]
         typer.echo(f"{', '.join(words)}; {record['seconds_left'] // 60} min left")
     results = out / "results.jsonl"
-    done = json.dumps(trial.line | {"command": typed()}) + "\n"
+    done = json.dumps(trial.line | {"command": typed()})
     if not results.exists() or done not in results.read_text():
-        with results.open("a") as file:
-            file.write(done)
+        append_lines(results, [done])
 
 
 @commands.command(epilog="Example: figures --out results/whole-cifar10")
@@ -67,9 +67,8 @@ def slopes(
     """Measure what one slope says of a label, with a network that is half trained."""
     torch.set_num_threads(1)
     found = slope_accuracy(Settings(visits=2.5, weight_decay=0.5, learning_rate=8e-3), data)
-    out.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(line) + "\n" for line in found)
-    (out / "slopes.jsonl").write_text(text)
+    write_whole(out / "slopes.jsonl", text.encode())
     typer.echo(text, nl=False)
 
 

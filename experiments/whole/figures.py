@@ -57,10 +57,9 @@ def draw_labels(lines: Sequence[Line], path: Path) -> None:
         name = _described(line, lines).replace("_", " ")
         accuracy = [100 * (1 - error) for error in curve["validation_error"]]
         left.plot(visits, accuracy, color=color, linestyle="--")
-        if "imputed_accuracy" in curve:
-            labels = [100 * value for value in curve["imputed_accuracy"]]
-            left.plot(visits, labels, color=color, label=name)
-            right.plot(visits, curve["lga/cosine"], color=color, label=name)
+        labels = [100 * value for value in curve["imputed_accuracy"]]
+        left.plot(visits, labels, color=color, label=name)
+        right.plot(visits, curve["lga/cosine"], color=color, label=name)
     left.set(xlabel="visits of each unlabeled image", ylim=(30, 90))
     left.set_ylabel("imputed labels right (%); dashed: the model")
     right.set(xlabel="visits of each unlabeled image", ylabel="cosine of $g_\\ell$ and $g_u$")
