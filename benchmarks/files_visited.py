@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import sys
 import tempfile
+from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import FrameType
@@ -28,11 +29,9 @@ def main() -> None:
     """Fit a small table in this process, and print what was visited."""
     with tempfile.TemporaryDirectory() as folder:
         visited = files_visited(Path(folder))
-    by_file: dict[str, set[str]] = {}
-    for file, function in visited:
-        by_file.setdefault(file, set()).add(function)
+    by_file = Counter(file for file, _ in visited)
     for file, functions in sorted(by_file.items()):
-        print(f"{len(functions):4} functions of {file}")
+        print(f"{functions:4} functions of {file}")
     print(f"{len(by_file)} files and {len(visited)} functions.")
 
 

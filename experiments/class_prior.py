@@ -74,10 +74,6 @@ def markdown(lines: Iterable[Line]) -> str:
     return table(["share", *heads], rows)
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.command()
 def main(
     tables: Annotated[Path, typer.Option(help="Folder of CSV files with a column target.")],
     sets: Annotated[str, typer.Option(help="Names, with commas.")] = SETS,
@@ -97,4 +93,4 @@ def main(
 
 
 if __name__ == "__main__":
-    run(app)
+    run(main)

@@ -195,13 +195,17 @@ def typed() -> str:
     return shlex.join(["python", *sys.orig_argv[1:]])
 
 
-def run(app: typer.Typer) -> None:
-    """Run a command; without --debug an error is one line and no traceback."""
+def run(command: typer.Typer | Callable[..., None]) -> None:
+    """Run a command, or one of several; without --debug an error is one line and no traceback."""
+    if not isinstance(command, typer.Typer):
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command()(command)
+        return run(single)
     debug = "--debug" in sys.argv
     if not FIRST:
         sys.stdout = io.StringIO()
     try:
-        app(args=[argument for argument in sys.argv[1:] if argument != "--debug"])
+        command(args=[argument for argument in sys.argv[1:] if argument != "--debug"])
     except SystemExit as end:
         if end.code == INTERRUPTED:
             typer.echo("stopped; the same command continues with what is missing.", err=True)

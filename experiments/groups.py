@@ -66,10 +66,6 @@ def guarantee_kept(result: Result, truth: pl.Series) -> bool | None:
     return bool(wrong.mean() <= RATE)
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.command()
 def main(
     data: Annotated[Path, typer.Argument(help="Table with the columns target and that of groups.")],
     groups: Annotated[str, typer.Option(help="Column of the groups.")],
@@ -108,4 +104,4 @@ def summary(lines: list[Line]) -> list[str]:
 
 
 if __name__ == "__main__":
-    run(app)
+    run(main)

@@ -412,19 +412,14 @@ def coverage_table(lines: list[Line]) -> str:
     return table(["model", "cells", "least coverage", "width ratio", "range"], rows)
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.command()
 def main(
     histories: Annotated[int, typer.Option(help="Histories of each behaviour.")] = 300,
-    only: Annotated[list[str] | None, typer.Option(help="Behaviours to play.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs/guarantees"),
 ) -> None:
     """Play all behaviours and print the table."""
     results = Results(out, {"histories": histories, "rows": ROWS, "labeled": LABELED})
     results.begin()
-    for behaviour in only or BEHAVIOURS:
+    for behaviour in BEHAVIOURS:
         if not results.has(behaviour=behaviour):
             played = [play(behaviour, seed) for seed in range(histories)]
             results.add(summary(behaviour, rate, played) for rate in RATES)
@@ -439,4 +434,4 @@ def main(
 
 
 if __name__ == "__main__":
-    run(app)
+    run(main)

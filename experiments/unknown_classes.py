@@ -55,10 +55,6 @@ def trial(name: str, missing: float, seed: int, sources: Sources) -> Line:
     return line
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.command()
 def main(
     tables: Annotated[Path, typer.Option(help="Folder of CSV files with a column target.")],
     sets: Annotated[str, typer.Option(help="Names, with commas.")] = SETS,
@@ -95,4 +91,4 @@ def markdown(lines: list[Line]) -> str:
 
 
 if __name__ == "__main__":
-    run(app)
+    run(main)

@@ -133,9 +133,8 @@ def _paper_line(panel: Any, data: str, quantity: str, method: str, color: str) -
 
 
 def _our_line(panel: Any, lines: Sequence[Line], quantity: str, method: str, color: str) -> None:
-    points = {
-        n: score(lines, f"test_{quantity}", method=method, labels=n) for n in labels_in(lines)
-    }
+    name = f"test_{quantity}"
+    points = {n: score(lines, name, method=method, labels=n) for n in labels_in(lines)}
     found = {labels: point for labels, point in points.items() if point is not None}
     if found:
         means, low, high = (

@@ -140,10 +140,7 @@ def conclusion(lines: Sequence[Line], key: str) -> str:
 def draw_demo(lines: Sequence[Line], labels: int, out: Path) -> None:
     """Error and loss: a row for each method, small dots for splits and a large one for the mean."""
     figure, panels = canvas(1, 2, (9.6, 4.0))
-    quantities: tuple[tuple[str, str, int, int], ...] = (
-        ("error", "test error, %", 100, 1),
-        ("loss", "test loss", 1, 2),
-    )
+    quantities = (("error", "test error, %", 100, 1), ("loss", "test loss", 1, 2))
     for panel, (key, title, factor, places) in zip(panels, quantities, strict=True):
         for row, method in enumerate(TITLES):
             found = [factor * line[key] for line in lines if line["method"] == method]

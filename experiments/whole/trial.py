@@ -84,12 +84,8 @@ class Task:
         """The task of a trial: the split depends on the seed alone."""
         found = load(settings.data, folder, rebuilt=settings.data == "svhn")
         images, classes = found.train
-        rows = split_rows(
-            classes,
-            labels=settings.labels,
-            seed=settings.seed,
-            validation=VALIDATION[settings.data],
-        )
+        given = {"labels": settings.labels, "seed": settings.seed}
+        rows = split_rows(classes, **given, validation=VALIDATION[settings.data])
         width, smoothing = len(found.classes), settings.label_smoothing
         targets = F.one_hot(classes, width) * (1 - smoothing) + smoothing / width
         parts = rows.labeled, rows.unlabeled, rows.validation
