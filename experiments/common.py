@@ -160,18 +160,19 @@ def aligned(text: str) -> str:
     )
 
 
-def check_choice(name: str, given: str, choices: Iterable[str]) -> None:
-    """Refuse a word that is none of the choices.
+def check_choice(name: str, choices: Iterable[str], *given: str) -> None:
+    """Refuse words that are none of the choices.
 
-    >>> check_choice("NAME", "syntetic", ["synthetic", "svhn"])
+    >>> check_choice("NAME", ["synthetic", "svhn"], "svhn", "syntetic")
     Traceback (most recent call last):
     ValueError: NAME must be one of synthetic, svhn, got 'syntetic'; did you mean 'synthetic'?
     """
     known = list(choices)
-    if given not in known:
-        near = get_close_matches(given, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {given!r}{hint}")
+    for word in given:
+        if word not in known:
+            near = get_close_matches(word, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise ValueError(f"{name} must be one of {', '.join(known)}, got {word!r}{hint}")
 
 
 def listed(given: str) -> tuple[str, ...]:

@@ -66,8 +66,7 @@ def synthetic(options: Options) -> None:
     from experiments.paper.synthetic import METHODS, SIZES, SUPERVISED_RATE, synthetic_trial
 
     size, methods = SIZES[options.scale], options.methods or tuple(METHODS)
-    for method in methods:
-        check_choice("--methods", method, METHODS)
+    check_choice("--methods", METHODS, *methods)
     rate = {"learning_rate": SUPERVISED_RATE}
     chosen = {name: asdict(s) if s else rate for name, s in METHODS.items() if name in methods}
     results = Results(options.out, {"size": asdict(size), **chosen})
@@ -162,9 +161,9 @@ def reproduce(
         rows = ([name, recipe.what, recipe.cost] for name, recipe in RECIPES.items())
         print(aligned(table(["name", "what", "cost"], rows)))
         return
-    check_choice("NAME", name or "nothing", RECIPES)
+    check_choice("NAME", RECIPES, name or "nothing")
     recipe = RECIPES[str(name)]
-    check_choice("--scale", scale or recipe.scales[0], recipe.scales)
+    check_choice("--scale", recipe.scales, scale or recipe.scales[0])
     if (steps or tuned) and recipe.scales != IMAGE_SCALES:
         raise ValueError(f"--steps and --tuned are for images; leave them out with {name}.")
     counts = listed(labels)
@@ -209,10 +208,10 @@ def tune(
 
     After an interruption the same command continues.
     """
-    check_choice("EXPERIMENT", experiment, ["synthetic", *SETS])
+    check_choice("EXPERIMENT", ["synthetic", *SETS], experiment)
     on_shells = experiment == "synthetic"
     scales = ("paper", "tiny") if on_shells else IMAGE_SCALES
-    check_choice("--scale", scale or scales[0], scales)
+    check_choice("--scale", scales, scale or scales[0])
     options = Options(
         trials or (32 if on_shells else 6),
         workers,
@@ -247,7 +246,7 @@ def variants(
     """Train variants of sums with LGA, on the split that settings are tuned on."""
     from experiments.paper.variants import QUESTIONS, run_variants
 
-    check_choice("QUESTION", question, QUESTIONS)
+    check_choice("QUESTION", QUESTIONS, question)
     counts, folder = tuple(map(int, listed(labels))), out or Path("runs") / question
     options = Options(1, workers, scale, folder, labels=counts, data=data)
     run_variants(question, data_set, options)

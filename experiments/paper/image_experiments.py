@@ -42,6 +42,11 @@ class Options:
     steps: int | None = None  # of a training, in place of the scale's
     tuned: Path | None = None  # a search whose best settings replace the frozen ones
 
+    @property
+    def where(self) -> Line:
+        """What trials are told of the machine and the size."""
+        return {"scale": self.scale, "data_folder": self.data, "device": self.device}
+
 
 def run_images(data: str, options: Options) -> None:
     """Train what is missing, then print and draw everything."""
@@ -96,10 +101,8 @@ def train_images(data: str, options: Options) -> list[Line]:
             "task": task,
             "settings": chosen[task.method],
             "unfinished": unfinished / task.name,
-            "scale": options.scale,
             "steps": options.steps,
-            "data_folder": options.data,
-            "device": options.device,
+            **options.where,
         }
         for task in tasks
         if not results.has(**task.line)

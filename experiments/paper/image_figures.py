@@ -32,6 +32,13 @@ COLORS = {
 }
 # Of all others, in their order in a figure.
 SPARE = ("#6aa84f", "#c98bb9", "#00a3cc", "#9c3d1f", "#b3b300", "#5c5cff", "#000000", "#ff8f80")
+QUIET = {"linestyle": "none", "color": GREY}
+LEGEND: dict[str, dict[str, Any]] = {
+    "a seed": {"marker": "o", "alpha": 0.4, "markersize": 4, **QUIET},
+    "mean": {"marker": "|", "markersize": 12, "markeredgewidth": 2.5, **QUIET},
+    f"{NAME}, full scale": {**QUIET, "marker": "D", "mfc": "none", "color": THEIRS},
+    "our supervised": {"color": GREY, "linewidth": 0.8, "linestyle": ":"},
+}
 
 
 def draw_scores(data: str, lines: Sequence[Line], out: Path) -> None:
@@ -76,7 +83,7 @@ def _dots(
     if quantity == "loss":  # a large one must not press others together
         _log_scale(panel, "x", quantity)
     panel.grid(axis="x", alpha=0.25)
-    for name, look in _legend().items():
+    for name, look in LEGEND.items():
         panel.plot([], [], label=name, **look)
 
 
@@ -88,16 +95,6 @@ def _log_scale(panel: Any, axis: str, quantity: str) -> None:
         panel.set(**{f"{axis}scale": "log"})
         getattr(panel, f"set_{axis}ticks")([*inside], inside.values())
         panel.minorticks_off()
-
-
-def _legend() -> dict[str, dict[str, Any]]:
-    quiet = {"linestyle": "none", "color": GREY}
-    return {
-        "a seed": {"marker": "o", "alpha": 0.4, "markersize": 4, **quiet},
-        "mean": {"marker": "|", "markersize": 12, "markeredgewidth": 2.5, **quiet},
-        f"{NAME}, full scale": {**quiet, "marker": "D", "mfc": "none", "color": THEIRS},
-        "our supervised": {"color": GREY, "linewidth": 0.8, "linestyle": ":"},
-    }
 
 
 def draw_curves(data: str, lines: Sequence[Line], out: Path) -> None:

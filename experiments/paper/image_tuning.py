@@ -46,9 +46,8 @@ def tune_images(data: str, options: Options, *, seed: int, storage: str | None) 
         trials = budget(name, options.trials)
         if len(known) < trials:
             task = Task(data, name, labels, SEED, rebuilt=options.rebuilt)
-            where = {"scale": options.scale, "data_folder": options.data, "device": options.device}
             jobs[name] = {"task": task, "trials": trials, "seed": seed, "storage": storage}
-            jobs[name] |= {"known": known, "where": where}
+            jobs[name] |= {"known": known, "where": options.where}
     run_trials(search, jobs, results, options.workers)
     print("The best trial of each method; a sum has as many trials as its terms together")
     print(aligned(tuned_table([line for line in results.lines if line["method"] in methods])))

@@ -60,8 +60,7 @@ def bench(
 ) -> None:
     """Compare the ensemble and LGA with baselines, on small data sets and on your own tables."""
     asked = listed(methods)
-    for method in asked:
-        check_choice("--methods", method, TITLES)
+    check_choice("--methods", TITLES, *asked)
     folder = tables.absolute() if tables else None
     sources = Sources(data, folder, target, listed(regression))
     names, draw = set_names(sources, listed(sets)), Draw(labels_per_class, at_random, labels)
