@@ -79,9 +79,6 @@ Answers = dict[int, Label | None]
 class MemoryLog(AnnotationLog):
     """A log without a file."""
 
-    def __init__(self) -> None:
-        super().__init__(None)
-
     def add(self, entries: Sequence[Entry]) -> None:
         """Append entries."""
         self.entries.extend(entries)
@@ -127,7 +124,7 @@ class Person:
         self.source = np.full(ROWS, "imputed", dtype=object)
         self.source[first] = "random" if self.random else "given"
         self.given = self.y.copy()  # of labeled rows; some accepted ones may be wrong
-        self.log, self.models = MemoryLog(), 0
+        self.log, self.models = MemoryLog(None), 0
         self.train()
 
     def train(self) -> None:
@@ -209,7 +206,7 @@ class Person:
         self.asks.append(line)
         if not compare:
             return line
-        reused, fresh = (OneLook(self.run, MemoryLog()) for _ in range(2))
+        reused, fresh = (OneLook(self.run, MemoryLog(None)) for _ in range(2))
         imputed = set(known.imputed.tolist())
         audits: Answers = {
             int(a.id): a.label for a in self.log.newest(audits=True) if int(a.id) in imputed

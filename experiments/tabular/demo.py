@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -64,17 +65,15 @@ def demo_trial(seed: int, labels: int = 50, steps: int | None = None) -> list[Li
     rows = digits(labels, seed)
     middle, scale = rows.x.mean(0), scales(rows.x)
     standard = replace(rows, x=(rows.x - middle) / scale, x_test=(rows.x_test - middle) / scale)
+    fits = [partial(FITS[name], standard) for name in BASELINES]
+    fits.append(partial(ensemble_and_networks, rows, steps=steps))
     lines = []
-    with undisturbed():
-        for name in BASELINES:
-            begin = time.perf_counter()
-            (found,) = FITS[name](standard, seed)
-            seconds = round(time.perf_counter() - begin, 2)
-            lines.append({"method": name, "seconds": seconds} | scores(found, rows))
+    for fit in fits:
         begin = time.perf_counter()
-        every = ensemble_and_networks(rows, seed, steps)
+        with undisturbed():
+            found = fit(seed)
         seconds = round(time.perf_counter() - begin, 2)
-    lines += [{"method": one.method, "seconds": seconds} | scores(one, rows) for one in every]
+        lines += [{"method": one.method, "seconds": seconds} | scores(one, rows) for one in found]
     return [{"seed": seed} | line for line in lines]
 
 
