@@ -84,7 +84,7 @@ def main() -> None:
         path, run = Path(place, "big.parquet"), str(Path(place, "run"))
         predictions, confident = Path(place, "predictions.csv"), Path(place, "confident.csv")
         write(path, options.rows)
-        print(f"{options.rows:,} rows, {path.stat().st_size / 1e6:.0f} MB of Parquet", flush=True)
+        lines = [f"{options.rows:,} rows, {path.stat().st_size / 1e6:.0f} MB of Parquet"]
         fit = ("fit", str(path), "--target", "label", "--steps", str(options.steps), "--out", run)
         for command in (
             (*fit, "--base-models", "linear"),
@@ -92,10 +92,11 @@ def main() -> None:
             ("labels", run, "--out", str(confident)),
         ):
             seconds, most = measure(*command, cache=Path(place, "cache"))
-            shown = f"{seconds:6.0f} s  {most:6.0f} MB of anonymous memory"
-            print(f"{command[0]:<8} {shown}", flush=True)
-        for file in (Path(run, "labels.csv"), predictions, confident):
-            print(f"{file.name}: {file.stat().st_size / 1e6:.0f} MB")
+            lines.append(f"{command[0]:<8} {seconds:6.0f} s  {most:6.0f} MB of anonymous memory")
+            print(lines[-1], flush=True)
+        files = (Path(run, "labels.csv"), predictions, confident)
+        lines += [f"{file.name}: {file.stat().st_size / 1e6:.0f} MB" for file in files]
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -138,13 +138,13 @@ def hopeless(lines: Sequence[Line]) -> bool:
     return bool(behind and distance(lines, "accuracy") > HOPELESS)
 
 
-def distance(lines: Sequence[Line], name: str, method: str = "lga") -> float:
+def distance(lines: Sequence[Line], name: str) -> float:
     """The root-mean-square distance of a curve from the paper's, at the steps both have.
 
     >>> distance([{"step": 0, "accuracy": 0.19962560057640075 + 0.1}], "accuracy")
     0.1
     """
-    curve = paper_curves(f"synthetic_{name}")[method]
+    curve = paper_curves(f"synthetic_{name}")["lga"]
     gaps = [line[name] - curve.at(line["step"])[0] for line in lines if line["step"] in curve.x]
     return round(sqrt(sum(gap**2 for gap in gaps) / len(gaps)), 5)
 
