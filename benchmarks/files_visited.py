@@ -8,11 +8,14 @@ count: what is merely imported does not.
 
 from __future__ import annotations
 
-import os
+import io
 import sys
 import tempfile
+from collections import Counter
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import FrameType
+from unittest.mock import patch
 
 import numpy as np
 
@@ -26,11 +29,9 @@ def main() -> None:
     """Fit a small table in this process, and print what was visited."""
     with tempfile.TemporaryDirectory() as folder:
         visited = files_visited(Path(folder))
-    by_file: dict[str, set[str]] = {}
-    for file, function in visited:
-        by_file.setdefault(file, set()).add(function)
+    by_file = Counter(file for file, _ in visited)
     for file, functions in sorted(by_file.items()):
-        print(f"{len(functions):4} functions of {file}")
+        print(f"{functions:4} functions of {file}")
     print(f"{len(by_file)} files and {len(visited)} functions.")
 
 
@@ -55,17 +56,14 @@ def files_visited(folder: Path) -> set[tuple[str, str]]:
 
 def fit(data: Path, out: Path) -> None:
     """The command, silent."""
-    before = sys.argv, sys.stdout
-    sys.argv = ["labelgrad", "fit", str(data), "--target", "label", "--out", str(out)]
-    sys.argv += ["--steps", "30", "--workers", "1"]
-    with open(os.devnull, "w") as sys.stdout:
+    words = ["labelgrad", "fit", str(data), "--target", "label", "--out", str(out)]
+    words += ["--steps", "30", "--workers", "1"]
+    with patch.object(sys, "argv", words), redirect_stdout(io.StringIO()):
         try:
             app.main()
         except SystemExit as end:
             if end.code:
                 raise
-        finally:
-            sys.argv, sys.stdout = before
 
 
 def write_table(path: Path) -> Path:

@@ -78,7 +78,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--base-models", default="linear")
     parser.add_argument("--folder", default=None)
     options = parser.parse_args()
     with TemporaryDirectory(dir=options.folder) as place:
@@ -88,7 +87,7 @@ def main() -> None:
         lines = [f"{options.rows:,} rows, {path.stat().st_size / 1e6:.0f} MB of Parquet"]
         fit = ("fit", str(path), "--target", "label", "--steps", str(options.steps), "--out", run)
         for command in (
-            (*fit, "--base-models", options.base_models),
+            (*fit, "--base-models", "linear"),
             ("predict", run, str(path), "--out", str(predictions)),
             ("labels", run, "--out", str(confident)),
         ):

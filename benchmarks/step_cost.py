@@ -44,7 +44,7 @@ from labelgrad.augment.views import ImageViews
 from labelgrad.functional import flatten, with_gradient
 from labelgrad.labels.alignment import Gap
 
-ROWS, CLASSES, BATCH = 500, 10, 50
+ROWS, CLASSES, BATCH, DEPTH, WIDTH = 500, 10, 50, 28, 2
 PROBLEM = methods.Problem(rows=ROWS, width=CLASSES, batch_size=BATCH, steps=1000)
 SUMS = ("vat+entmin", "lga+vat", "lga+fixmatch")
 
@@ -104,20 +104,20 @@ METHODS: dict[str, Callable[[], Objective]] = {
 PLAIN, DEFAULT = "two plain gradients", "LGA, forward mode"
 
 
-def make_trainer(method: str, depth: int, width: int) -> Trainer:
+def make_trainer(method: str) -> Trainer:
     """A fresh network and 500 random pictures, ready to step."""
     torch.manual_seed(0)
     x, y = torch.randn(ROWS, 3, 32, 32), torch.arange(ROWS) % CLASSES
     labeled, unlabeled = TensorBatches(x, y, batch_size=BATCH), TensorBatches(x, batch_size=BATCH)
-    network = WideResNet(depth, width)
+    network = WideResNet(DEPTH, WIDTH)
     return Recipe(network, METHODS[method], labeled, unlabeled, views=ImageViews()).trainer()
 
 
 def fastest_steps(
-    names: Collection[str], rounds: int, clock: Callable[[], float], depth: int, width: int
+    names: Collection[str], rounds: int, clock: Callable[[], float]
 ) -> dict[str, float]:
     """Seconds of the fastest step of each method, taking turns."""
-    trainers = {method: make_trainer(method, depth, width) for method in names}
+    trainers = {method: make_trainer(method) for method in names}
     best = dict.fromkeys(names, float("inf"))
     for turn in range(rounds + 1):  # the first turn warms up
         for method, trainer in trainers.items():
@@ -128,16 +128,15 @@ def fastest_steps(
     return best
 
 
-def peak_memory(method: str, depth: int, width: int) -> float:
+def peak_memory(method: str) -> float:
     """Peak megabytes of a step, in a process of its own."""
     command = [sys.executable, __file__, "--memory-of", method]
-    command += ["--depth", str(depth), "--width", str(width)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def own_peak(method: str, depth: int, width: int) -> float:
+def own_peak(method: str) -> float:
     """Megabytes that three steps need beyond what was there before them (Linux only)."""
-    trainer = make_trainer(method, depth, width)
+    trainer = make_trainer(method)
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of building all this
     before = _resident("VmHWM")
     for _ in range(3):
@@ -154,29 +153,23 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--depth", type=int, default=28)
-    parser.add_argument("--width", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--only", nargs="+", choices=METHODS, default=METHODS, metavar="METHOD")
     parser.add_argument("--memory-of", choices=METHODS, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    size = options.depth, options.width
+    torch.set_num_threads(1)
     if options.memory_of:
-        print(own_peak(options.memory_of, *size))
+        print(own_peak(options.memory_of))
         return
-    print(
-        f"WRN-{size[0]}-{size[1]}, {BATCH} labeled + {BATCH} unlabeled, fastest of "
-        f"{options.rounds} steps, {options.threads} thread(s)\n"
-    )
+    size = f"WRN-{DEPTH}-{WIDTH}, {BATCH} labeled + {BATCH} unlabeled"
+    print(f"{size}, fastest of {options.rounds} steps, one thread\n")
     names = [name for name in METHODS if name in {PLAIN, DEFAULT, *options.only}]
     clock = time.process_time if options.cpu_time else time.perf_counter
-    best = fastest_steps(names, options.rounds, clock, *size)
+    best = fastest_steps(names, options.rounds, clock)
     print(f"{'method':<24}{'s/step':>8}{'× plain':>9}{'× default':>11}{'peak MB':>9}")
     for method, seconds in best.items():
         ratios = f"{seconds / best[PLAIN]:>9.2f}{seconds / best[DEFAULT]:>11.2f}"
-        print(f"{method:<24}{seconds:>8.3f}{ratios}{peak_memory(method, *size):>9.0f}", flush=True)
+        print(f"{method:<24}{seconds:>8.3f}{ratios}{peak_memory(method):>9.0f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from experiments.common import Line, Results, listed, run, table, typed
+from experiments.common import Line, Results, listed, run, table
 from experiments.tabular.bench import clipped
 from experiments.tabular.data import Array, Draw, Sources, split
 from labelgrad.auto.config import FitConfig
@@ -74,10 +74,6 @@ def markdown(lines: Iterable[Line]) -> str:
     return table(["share", *heads], rows)
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.command()
 def main(
     tables: Annotated[Path, typer.Option(help="Folder of CSV files with a column target.")],
     sets: Annotated[str, typer.Option(help="Names, with commas.")] = SETS,
@@ -87,7 +83,7 @@ def main(
 ) -> None:
     """Fit with ten labels of each class at many class shares, and print the table."""
     sources, results = Sources(tables=tables), Results(out, {"labels": Draw().per_class})
-    results.begin(typed("experiments.class_prior"))
+    results.begin()
     cells = product(range(seeds), listed(sets), map(float, listed(shares)), (0, 1))
     for seed, name, share, common in cells:
         key = {"data": name, "share": share, "common": common, "seed": seed}
@@ -97,4 +93,4 @@ def main(
 
 
 if __name__ == "__main__":
-    run(app)
+    run(main)

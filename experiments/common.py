@@ -18,6 +18,8 @@ from typing import Any
 
 import typer
 
+from labelgrad.files import write_whole
+
 Line = dict[str, Any]  # one line of results.jsonl
 Trial = Callable[..., list[Line]]  # the settings of a trial in, its lines out
 INTERRUPTED = 130  # the exit code after Ctrl-C
@@ -67,9 +69,9 @@ class Results:
                     )
         self.lines = read_lines(self.folder / "results.jsonl")
 
-    def begin(self, command: str) -> None:
+    def begin(self) -> None:
         """Record the command and the revision of the code that are about to add lines."""
-        call = {"command": command, **revision(), "settings": self.settings}
+        call = {"command": typed(), **revision(), "settings": self.settings}
         self._write("commands.jsonl", [*read_lines(self.folder / "commands.jsonl"), call])
 
     def add(self, lines: Iterable[Line]) -> None:
@@ -82,17 +84,12 @@ class Results:
         return any(wanted.items() <= line.items() for line in self.lines)
 
     def _write(self, name: str, lines: Sequence[Line]) -> None:
-        if not FIRST:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        whole, partial = self.folder / name, self.folder / f"{name}.partial"
-        partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        partial.replace(whole)
+        if FIRST:
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            write_whole(self.folder / name, text.encode())
 
 
-def run_trials(
-    trial: Trial, jobs: Mapping[str, Line], results: Results, *, workers: int, command: str
-) -> None:
+def run_trials(trial: Trial, jobs: Mapping[str, Line], results: Results, workers: int) -> None:
     """Run all jobs in `workers` processes and save each as it ends.
 
     The jobs are joblib's, so `joblib.parallel_config(backend="dask")` sends them to a cluster.
@@ -102,7 +99,7 @@ def run_trials(
 
     if not jobs:
         return
-    results.begin(command)
+    results.begin()
     # Activations are freed in every step; asking the system for them again takes a tenth of it.
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**31))
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**31))
@@ -163,18 +160,19 @@ def aligned(text: str) -> str:
     )
 
 
-def check_choice(name: str, given: str, choices: Iterable[str]) -> None:
-    """Refuse a word that is none of the choices.
+def check_choice(name: str, choices: Iterable[str], *given: str) -> None:
+    """Refuse words that are none of the choices.
 
-    >>> check_choice("NAME", "syntetic", ["synthetic", "svhn"])
+    >>> check_choice("NAME", ["synthetic", "svhn"], "svhn", "syntetic")
     Traceback (most recent call last):
     ValueError: NAME must be one of synthetic, svhn, got 'syntetic'; did you mean 'synthetic'?
     """
     known = list(choices)
-    if given not in known:
-        near = get_close_matches(given, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {given!r}{hint}")
+    for word in given:
+        if word not in known:
+            near = get_close_matches(word, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise ValueError(f"{name} must be one of {', '.join(known)}, got {word!r}{hint}")
 
 
 def listed(given: str) -> tuple[str, ...]:
@@ -193,18 +191,22 @@ def commands_for(what: str) -> typer.Typer:
     )
 
 
-def typed(package: str) -> str:
+def typed() -> str:
     """The command as it was typed, for `commands.jsonl`."""
-    return shlex.join(["python", "-m", package, *sys.argv[1:]])
+    return shlex.join(["python", *sys.orig_argv[1:]])
 
 
-def run(app: typer.Typer) -> None:
-    """Run a command; without --debug an error is one line and no traceback."""
+def run(command: typer.Typer | Callable[..., None]) -> None:
+    """Run a command, or one of several; without --debug an error is one line and no traceback."""
+    if not isinstance(command, typer.Typer):
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command()(command)
+        return run(single)
     debug = "--debug" in sys.argv
     if not FIRST:
         sys.stdout = io.StringIO()
     try:
-        app(args=[argument for argument in sys.argv[1:] if argument != "--debug"])
+        command(args=[argument for argument in sys.argv[1:] if argument != "--debug"])
     except SystemExit as end:
         if end.code == INTERRUPTED:
             typer.echo("stopped; the same command continues with what is missing.", err=True)

@@ -6,21 +6,22 @@ used, and a few of each class have their label. Features have unit length, are c
 that are used, and divided by one number. Nothing is chosen on test rows, and splits that are in
 the results are not run again.
 
-    python -m experiments.features FEATURES --out results/features [--splits 5] [--labels 4 10]
+    python -m experiments.features FEATURES --out results/features [--splits 5] [--labels 4,10]
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+import typer
 
-from experiments.common import Line, Results, table, typed
+from experiments.common import Line, Results, listed, run, table
 from labelgrad.auto.base_models.registry import BASE_MODELS
 from labelgrad.auto.cross_fit import cross_fit, make_folds
 from labelgrad.auto.data.dataset import Dataset, Examples, RowIds
@@ -107,22 +108,20 @@ def difference(lines: Sequence[Line], name: str, other: str, what: str) -> Array
     return np.array([np.mean([each.mean() for each in sets]), *np.quantile(means, [0.025, 0.975])])
 
 
-def main() -> None:
+def main(
+    features: Annotated[Path, typer.Argument(help="Folder of NAME.npz files.")],
+    out: Annotated[Path, typer.Option(help="Folder of the results.")],
+    splits: Annotated[int, typer.Option(help="Splits of each set.")] = 5,
+    labels: Annotated[str, typer.Option(help="Labels of each class, with commas.")] = "4,10",
+) -> None:
     """Run what is missing, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("features", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--labels", type=int, nargs="*", default=[4, 10])
-    options = parser.parse_args()
     torch.set_num_threads(1)
-    results = Results(options.out, {"max_rows": MAX_ROWS, "max_test": MAX_TEST})
-    results.begin(typed("experiments.features"))
-    for path in sorted(options.features.glob("*.npz")):
-        for labels in options.labels:
-            for number in range(options.splits):
-                if not results.has(set=path.stem, labels=labels, split=number):
-                    results.add(trial(path, labels, number))
+    results = Results(out, {"max_rows": MAX_ROWS, "max_test": MAX_TEST})
+    results.begin()
+    sets = sorted(features.glob("*.npz"))
+    for path, count, number in product(sets, map(int, listed(labels)), range(splits)):
+        if not results.has(set=path.stem, labels=count, split=number):
+            results.add(trial(path, count, number))
     print(errors_and_losses(results.lines))
     for other in METHODS[:-1]:
         for what in ("error", "loss"):
@@ -131,4 +130,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

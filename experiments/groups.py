@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 import typer
 
-from experiments.common import Line, Results, run, table, typed
+from experiments.common import Line, Results, run, table
 from labelgrad.auto.annotations import AUDIT, Annotation, log_of
 from labelgrad.auto.audits import draw_audit
 from labelgrad.auto.fit import fit
@@ -35,21 +35,17 @@ def trial(data: pl.DataFrame, groups: str, labeled: int, seed: int, *, known: bo
     truth = data["target"].cast(pl.String)
     is_labeled = data[groups].is_in(names[:labeled].implode())
     partly = data.with_columns(pl.when(is_labeled).then(truth).alias("target"))
-    options: dict[str, Any] = {"target": "target", "task": "classification", "seed": seed}
-    options |= {"groups": groups} if known else {}
     partly = partly if known else partly.drop(groups)
+    options: dict[str, Any] = {"groups": groups} if known else {}
+    options |= {"target": "target", "task": "classification", "seed": seed}
     with TemporaryDirectory() as folder:
         result = fit(partly, label_sampling="random", out=folder, **options)
         unlabeled = (~is_labeled).arg_true().to_list()
         wrong = (result.labels["label"].cast(pl.String) != truth)[unlabeled].to_numpy()
         stated = result.evaluation.score("ensemble").error
         assert stated is not None
-        line: Line = {
-            "labels": int(is_labeled.sum()),
-            "error": float(wrong.mean()),
-            "stated": stated.value,
-        }
-        line |= {"low": stated.low, "high": stated.high}
+        line: Line = {"labels": int(is_labeled.sum()), "error": float(wrong.mean())}
+        line |= {"stated": stated.value, "low": stated.low, "high": stated.high}
         line |= {"from_labels": guarantee_kept(result, truth)}
         draw = draw_audit(result, min(AUDITS, len(unlabeled)))
         answers = [Annotation(n, truth[int(n) - 1], AUDIT, result.digest) for n in draw.ids]
@@ -70,10 +66,6 @@ def guarantee_kept(result: Result, truth: pl.Series) -> bool | None:
     return bool(wrong.mean() <= RATE)
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.command()
 def main(
     data: Annotated[Path, typer.Argument(help="Table with the columns target and that of groups.")],
     groups: Annotated[str, typer.Option(help="Column of the groups.")],
@@ -84,7 +76,7 @@ def main(
     """Fit with and without groups, and print stated errors beside true ones."""
     frame = pl.read_csv(data)
     results = Results(out, {"rate": RATE, "audits": AUDITS})
-    results.begin(typed("experiments.groups"))
+    results.begin()
     for seed, known in product(range(seeds), (False, True)):
         key = {"data": data.stem, "labeled": labeled, "seed": seed, "groups": known}
         if not results.has(**key):
@@ -112,4 +104,4 @@ def summary(lines: list[Line]) -> list[str]:
 
 
 if __name__ == "__main__":
-    run(app)
+    run(main)

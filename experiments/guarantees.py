@@ -32,12 +32,11 @@ import typer
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from experiments.common import Line, Results, run, table, typed
+from experiments.common import Line, Results, run, table
 from labelgrad.auto.annotations import (
     AUDIT,
     Annotation,
     AnnotationLog,
-    Draw,
     Entry,
     Label,
     audit_of,
@@ -79,9 +78,6 @@ Answers = dict[int, Label | None]
 
 class MemoryLog(AnnotationLog):
     """A log without a file."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Append entries."""
@@ -128,7 +124,7 @@ class Person:
         self.source = np.full(ROWS, "imputed", dtype=object)
         self.source[first] = "random" if self.random else "given"
         self.given = self.y.copy()  # of labeled rows; some accepted ones may be wrong
-        self.log, self.models = MemoryLog(), 0
+        self.log, self.models = MemoryLog(None), 0
         self.train()
 
     def train(self) -> None:
@@ -170,10 +166,9 @@ class Person:
         before = set(audit_of(self.log, self.run.digest).drawn)
         left = [name for name in imputed_ids(self.run) if name not in before]
         draw = repeat_draw(left, n, int(self.rng.integers(2**32)), self.run.digest)
-        self.log.add([draw, *self._answers(draw)])
-
-    def _answers(self, draw: Draw) -> list[Annotation]:
-        return [Annotation(i, TASK.classes[self.y[int(i)]], AUDIT, draw.model) for i in draw.ids]
+        truth = (TASK.classes[self.y[int(name)]] for name in draw.ids)
+        answers = zip(draw.ids, truth, strict=True)
+        self.log.add([draw, *(Annotation(*answer, AUDIT, draw.model) for answer in answers)])
 
     def correct(self) -> None:
         """Label the neighbors of mistakes that any audit showed."""
@@ -211,7 +206,7 @@ class Person:
         self.asks.append(line)
         if not compare:
             return line
-        reused, fresh = (OneLook(self.run, MemoryLog()) for _ in range(2))
+        reused, fresh = (OneLook(self.run, MemoryLog(None)) for _ in range(2))
         imputed = set(known.imputed.tolist())
         audits: Answers = {
             int(a.id): a.label for a in self.log.newest(audits=True) if int(a.id) in imputed
@@ -228,10 +223,9 @@ class Person:
         return line
 
     def _judged(self, finder: GuaranteeFinder, rate: float) -> tuple[int, bool]:
-        if not len(finder.evidence):
-            return 0, False  # `find` would refuse
-        if not len(finder.select(rate)[0]):
-            return 0, False  # without the search for how many more audits are needed
+        # `find` refuses without evidence, and searches for how many more audits are needed.
+        if not len(finder.evidence) or not len(finder.select(rate)[0]):
+            return 0, False
         found = finder.find(rate)
         rows = found.labels["row"].cast(pl.Int64).to_numpy()
         given = (found.labels["label"] == "yes").to_numpy()
@@ -415,19 +409,14 @@ def coverage_table(lines: list[Line]) -> str:
     return table(["model", "cells", "least coverage", "width ratio", "range"], rows)
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.command()
 def main(
     histories: Annotated[int, typer.Option(help="Histories of each behaviour.")] = 300,
-    only: Annotated[list[str] | None, typer.Option(help="Behaviours to play.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs/guarantees"),
 ) -> None:
     """Play all behaviours and print the table."""
     results = Results(out, {"histories": histories, "rows": ROWS, "labeled": LABELED})
-    results.begin(typed("experiments.guarantees"))
-    for behaviour in only or BEHAVIOURS:
+    results.begin()
+    for behaviour in BEHAVIOURS:
         if not results.has(behaviour=behaviour):
             played = [play(behaviour, seed) for seed in range(histories)]
             results.add(summary(behaviour, rate, played) for rate in RATES)
@@ -442,4 +431,4 @@ def main(
 
 
 if __name__ == "__main__":
-    run(app)
+    run(main)

@@ -18,7 +18,7 @@ import polars as pl
 import typer
 from sklearn.metrics import roc_auc_score
 
-from experiments.common import Line, Results, listed, run, table, typed
+from experiments.common import Line, Results, listed, run, table
 from experiments.tabular.data import Sources, whole
 from labelgrad.auto.fit import fit
 
@@ -55,10 +55,6 @@ def trial(name: str, missing: float, seed: int, sources: Sources) -> Line:
     return line
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.command()
 def main(
     tables: Annotated[Path, typer.Option(help="Folder of CSV files with a column target.")],
     sets: Annotated[str, typer.Option(help="Names, with commas.")] = SETS,
@@ -69,7 +65,7 @@ def main(
     """Fit without the labels of some classes, and print the table."""
     sources = Sources(tables=tables)
     results = Results(out, {"rows": ROWS, "labels": LABELS})
-    results.begin(typed("experiments.unknown_classes"))
+    results.begin()
     for seed, name, share in product(range(seeds), listed(sets), map(float, listed(shares))):
         key = {"data": name, "missing": share, "seed": seed}
         if not results.has(**key):
@@ -95,4 +91,4 @@ def markdown(lines: list[Line]) -> str:
 
 
 if __name__ == "__main__":
-    run(app)
+    run(main)

@@ -37,9 +37,8 @@ def read(folder: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
 
 
 def _part(home: Path, part: str) -> tuple[Tensor, Tensor]:
-    pictures, classes = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
-    x = read_idx(_place(home, pictures), CHECKSUMS[pictures])
-    y = read_idx(_place(home, classes), CHECKSUMS[classes])
+    names = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
+    x, y = (read_idx(_place(home, name), CHECKSUMS[name]) for name in names)
     return x.unsqueeze(1), y.long()
 
 

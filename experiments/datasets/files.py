@@ -8,7 +8,6 @@ import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.error import URLError
 
 from platformdirs import user_cache_path
 
@@ -32,7 +31,7 @@ def fetch(urls: Sequence[str], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             download_url_to_file(url, str(folder / url.rpartition("/")[2]))
-        except (OSError, URLError) as error:
+        except OSError as error:
             raise OSError(
                 f"{url} could not be downloaded ({error}); try again, or put the file into "
                 f"{folder} yourself."

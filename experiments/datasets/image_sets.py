@@ -38,7 +38,7 @@ def load(name: str, folder: str | Path | None = None, *, rebuilt: bool = False) 
     ValueError: the data must be one of cifar10, svhn, fashion-mnist, digits, got 'cifar-10'; \
 did you mean 'cifar10'?
     """
-    check_choice("the data", name, SETS)
+    check_choice("the data", SETS, name)
     home, classes = data_folder(folder), SETS[name].CLASSES
     if rebuilt:
         if name != "svhn":

@@ -19,10 +19,6 @@ def shells(count: int, dimension: int, generator: torch.Generator) -> tuple[Tens
     >>> x.shape, bool((x.norm(dim=1).floor() == y).all())
     (torch.Size([1000, 50]), True)
     """
-    if count < 1 or dimension < 1:
-        raise ValueError(
-            f"shells need at least one point and one dimension, got {count} and {dimension}."
-        )
     direction = torch.randn(count, dimension, generator=generator)
     classes = torch.randint(CLASSES, (count,), generator=generator)
     outer = torch.rand(count, generator=generator) < 0.5

@@ -19,12 +19,10 @@ from experiments.common import (
     run,
     run_trials,
     table,
-    typed,
 )
 from experiments.datasets.image_sets import SETS
 from experiments.paper.image_experiments import COUNTS, Options, run_images, run_table_1
 
-NAME = "experiments.paper"
 commands = commands_for("The experiments of the paper.")
 Data = Annotated[Path | None, typer.Option(help="Folder of the data sets; else LABELGRAD_DATA.")]
 Workers = Annotated[int, typer.Option(min=1, help="Trials in parallel.")]
@@ -46,9 +44,7 @@ def learning_speeds(options: Options) -> None:
         for method in speeds.METHODS
         if not results.has(method=method, step=steps)
     }
-    run_trials(
-        speeds.learning_speeds, jobs, results, workers=options.workers, command=options.command
-    )
+    run_trials(speeds.learning_speeds, jobs, results, options.workers)
     print(aligned(speeds.speeds_table(results.lines)))
     print(*propositions(3 if options.scale == "paper" else 1), sep="\n")
     speeds.draw_learning_speeds(results.lines, options.out)
@@ -70,8 +66,7 @@ def synthetic(options: Options) -> None:
     from experiments.paper.synthetic import METHODS, SIZES, SUPERVISED_RATE, synthetic_trial
 
     size, methods = SIZES[options.scale], options.methods or tuple(METHODS)
-    for method in methods:
-        check_choice("--methods", method, METHODS)
+    check_choice("--methods", METHODS, *methods)
     rate = {"learning_rate": SUPERVISED_RATE}
     chosen = {name: asdict(s) if s else rate for name, s in METHODS.items() if name in methods}
     results = Results(options.out, {"size": asdict(size), **chosen})
@@ -82,7 +77,7 @@ def synthetic(options: Options) -> None:
         for method in methods
         if not results.has(method=method, seed=seed, step=last)
     }
-    run_trials(synthetic_trial, jobs, results, workers=options.workers, command=options.command)
+    run_trials(synthetic_trial, jobs, results, options.workers)
     lines = [line for line in results.lines if line["seed"] < options.trials]
     print(aligned(synthetic_results.differences_table(lines)))
     print(aligned(synthetic_results.summary_table(lines)))
@@ -166,9 +161,9 @@ def reproduce(
         rows = ([name, recipe.what, recipe.cost] for name, recipe in RECIPES.items())
         print(aligned(table(["name", "what", "cost"], rows)))
         return
-    check_choice("NAME", name or "nothing", RECIPES)
+    check_choice("NAME", RECIPES, name or "nothing")
     recipe = RECIPES[str(name)]
-    check_choice("--scale", scale or recipe.scales[0], recipe.scales)
+    check_choice("--scale", recipe.scales, scale or recipe.scales[0])
     if (steps or tuned) and recipe.scales != IMAGE_SCALES:
         raise ValueError(f"--steps and --tuned are for images; leave them out with {name}.")
     counts = listed(labels)
@@ -179,7 +174,6 @@ def reproduce(
         workers,
         scale or recipe.scales[0],
         out or Path("runs") / str(name),
-        typed(NAME),
         listed(methods),
         tuple(map(int, counts)) or recipe.labels,
         data,
@@ -214,16 +208,15 @@ def tune(
 
     After an interruption the same command continues.
     """
-    check_choice("EXPERIMENT", experiment, ["synthetic", *SETS])
+    check_choice("EXPERIMENT", ["synthetic", *SETS], experiment)
     on_shells = experiment == "synthetic"
     scales = ("paper", "tiny") if on_shells else IMAGE_SCALES
-    check_choice("--scale", scale or scales[0], scales)
+    check_choice("--scale", scales, scale or scales[0])
     options = Options(
         trials or (32 if on_shells else 6),
         workers,
         scale or scales[0],
         out or Path("runs") / f"tune-{experiment}",
-        typed(NAME),
         listed(methods),
         (labels,),
         data,
@@ -253,9 +246,9 @@ def variants(
     """Train variants of sums with LGA, on the split that settings are tuned on."""
     from experiments.paper.variants import QUESTIONS, run_variants
 
-    check_choice("QUESTION", question, QUESTIONS)
+    check_choice("QUESTION", QUESTIONS, question)
     counts, folder = tuple(map(int, listed(labels))), out or Path("runs") / question
-    options = Options(1, workers, scale, folder, typed(NAME), labels=counts, data=data)
+    options = Options(1, workers, scale, folder, labels=counts, data=data)
     run_variants(question, data_set, options)
 
 

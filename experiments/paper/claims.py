@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 
 from experiments.common import Line, table
-from experiments.paper.image_results import labels_in, paper_score
+from experiments.paper.image_results import Score, labels_in, paper_score
 
 LEVEL = 0.95
 
@@ -38,7 +38,7 @@ CLAIMS = (
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Score):
     """A method's number less another's, over seeds, with half the width of its interval.
 
     >>> one = Difference((-0.02, -0.03, -0.025))
@@ -47,13 +47,6 @@ class Difference:
     >>> Difference((-0.02, 0.03, -0.025)).outcome, Difference((0.02,)).outcome
     ('within noise', 'within noise')
     """
-
-    values: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """The mean over the seeds."""
-        return mean(self.values)
 
     @property
     def half_width(self) -> float:

@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.common import Line, Results, aligned, run_trials, table
+from experiments.common import Line, Results, aligned, run_trials
 from experiments.datasets.image_sets import load
 from experiments.paper.claims import claims_table
 from experiments.paper.image_figures import draw_curves, draw_scores
-from experiments.paper.image_results import methods_in, score, scores_table
+from experiments.paper.image_results import COLUMNS, beside_table_1, scores_table
 from experiments.paper.image_task import SIZES, Task, sized, task_rows
 from experiments.paper.image_trial import image_trial
-from experiments.paper.numbers import table_1
 from experiments.paper.settings import choice, searched
 from labelgrad.methods import parts
 
@@ -24,7 +23,6 @@ PAPER = (
 )
 RECENT = ("fixmatch", "flexmatch", "freematch", "softmatch", "lga+fixmatch")
 COUNTS = (250, 500, 1000, 2000, 4000, 8000)  # labels
-COLUMNS = {"cifar10": 4000, "svhn": 1000}  # of Table 1
 REBUILT = " SVHN's digits are cut again from the published full numbers: not the authors' bytes."
 
 
@@ -36,7 +34,6 @@ class Options:
     workers: int
     scale: str
     out: Path
-    command: str
     methods: tuple[str, ...] = ()  # all if none is named
     labels: tuple[int, ...] = ()
     data: Path | None = None
@@ -44,6 +41,11 @@ class Options:
     rebuilt: bool = False
     steps: int | None = None  # of a training, in place of the scale's
     tuned: Path | None = None  # a search whose best settings replace the frozen ones
+
+    @property
+    def where(self) -> Line:
+        """What trials are told of the machine and the size."""
+        return {"scale": self.scale, "data_folder": self.data, "device": self.device}
 
 
 def run_images(data: str, options: Options) -> None:
@@ -71,15 +73,8 @@ def run_table_1(options: Options) -> None:
     }
     for data, mine in asked.items():
         check_data(data, mine)  # before the first one is trained
-    rows = []
-    for data, mine in asked.items():
-        labels = COLUMNS[data]
-        lines, theirs = train_images(data, mine), table_1(data, labels)
-        for method in methods_in(lines):
-            found = score(lines, "test_error", method=method, labels=labels)
-            paper = "{:.2f} ± {:.2f}".format(*theirs[method]) if method in theirs else "–"
-            rows.append([data, str(labels), method, found.shown(100, 2) if found else "–", paper])
-    print(aligned(table(["data", "labels", "method", "ours %", "paper %"], rows)))
+    found = {data: train_images(data, mine) for data, mine in asked.items()}
+    print(aligned(beside_table_1(found, digits=2)))
     print(_scope(options))
 
 
@@ -106,15 +101,13 @@ def train_images(data: str, options: Options) -> list[Line]:
             "task": task,
             "settings": chosen[task.method],
             "unfinished": unfinished / task.name,
-            "scale": options.scale,
             "steps": options.steps,
-            "data_folder": options.data,
-            "device": options.device,
+            **options.where,
         }
         for task in tasks
         if not results.has(**task.line)
     }
-    run_trials(image_trial, jobs, results, workers=options.workers, command=options.command)
+    run_trials(image_trial, jobs, results, options.workers)
     with suppress(OSError):  # trials of another method or seed may be unfinished
         unfinished.rmdir()
     return [line for task in tasks for line in results.lines if task.line.items() <= line.items()]

@@ -32,6 +32,13 @@ COLORS = {
 }
 # Of all others, in their order in a figure.
 SPARE = ("#6aa84f", "#c98bb9", "#00a3cc", "#9c3d1f", "#b3b300", "#5c5cff", "#000000", "#ff8f80")
+QUIET = {"linestyle": "none", "color": GREY}
+LEGEND: dict[str, dict[str, Any]] = {
+    "a seed": {"marker": "o", "alpha": 0.4, "markersize": 4, **QUIET},
+    "mean": {"marker": "|", "markersize": 12, "markeredgewidth": 2.5, **QUIET},
+    f"{NAME}, full scale": {**QUIET, "marker": "D", "mfc": "none", "color": THEIRS},
+    "our supervised": {"color": GREY, "linewidth": 0.8, "linestyle": ":"},
+}
 
 
 def draw_scores(data: str, lines: Sequence[Line], out: Path) -> None:
@@ -73,32 +80,21 @@ def _dots(
             panel.axvline(unit * found.mean, color=GREY, linewidth=0.8, linestyle=":")
     panel.set_yticks(range(len(methods)), methods)
     panel.set_ylim(len(methods) - 0.5, -0.5)
-    if quantity == "loss":
-        _stretched(panel)
+    if quantity == "loss":  # a large one must not press others together
+        _log_scale(panel, "x", quantity)
     panel.grid(axis="x", alpha=0.25)
-    for name, look in _legend().items():
+    for name, look in LEGEND.items():
         panel.plot([], [], label=name, **look)
 
 
-def _stretched(panel: Any) -> None:
-    """Losses on a log scale, if they differ much: a large one must not press others together."""
-    low, high = panel.get_xlim()
-    inside = [tick for tick in TICKS["loss"] if low <= tick <= high]
-    if len(inside) < 2:
-        return
-    panel.set_xscale("log")
-    panel.set_xticks(inside, [f"{tick:g}" for tick in inside])
-    panel.minorticks_off()
-
-
-def _legend() -> dict[str, dict[str, Any]]:
-    quiet = {"linestyle": "none", "color": GREY}
-    return {
-        "a seed": {"marker": "o", "alpha": 0.4, "markersize": 4, **quiet},
-        "mean": {"marker": "|", "markersize": 12, "markeredgewidth": 2.5, **quiet},
-        f"{NAME}, full scale": {**quiet, "marker": "D", "mfc": "none", "color": THEIRS},
-        "our supervised": {"color": GREY, "linewidth": 0.8, "linestyle": ":"},
-    }
+def _log_scale(panel: Any, axis: str, quantity: str) -> None:
+    """A log scale, where the values differ by as much as two ticks."""
+    low, high = getattr(panel, f"get_{axis}lim")()
+    inside = {tick: f"{tick:g}" for tick in TICKS[quantity] if low <= tick <= high}
+    if len(inside) > 1:
+        panel.set(**{f"{axis}scale": "log"})
+        getattr(panel, f"set_{axis}ticks")([*inside], inside.values())
+        panel.minorticks_off()
 
 
 def draw_curves(data: str, lines: Sequence[Line], out: Path) -> None:
@@ -120,10 +116,7 @@ def draw_curves(data: str, lines: Sequence[Line], out: Path) -> None:
         panel.set(xscale="log", xlabel="labels", title=TITLES[quantity])
         panel.set_xticks([250, 500, 1000, 2000, 4000, 8000], [250, 500, "1k", "2k", "4k", "8k"])
         panel.set_yscale("log")
-        low, high = panel.get_ylim()
-        ticks = [tick for tick in TICKS[quantity] if low <= tick <= high]
-        panel.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        panel.minorticks_off()
+        _log_scale(panel, "y", quantity)
     legend(figure, panels[0], loc="outside right upper")
     figure.suptitle(f"{data}: ours, {lines[0]['scale']} scale, over {NAME}, full scale (dashed)")
     save(figure, out / f"{data}-labels")
@@ -137,9 +130,8 @@ def _paper_line(panel: Any, data: str, quantity: str, method: str, color: str) -
 
 
 def _our_line(panel: Any, lines: Sequence[Line], quantity: str, method: str, color: str) -> None:
-    points = {
-        n: score(lines, f"test_{quantity}", method=method, labels=n) for n in labels_in(lines)
-    }
+    name = f"test_{quantity}"
+    points = {n: score(lines, name, method=method, labels=n) for n in labels_in(lines)}
     found = {labels: point for labels, point in points.items() if point is not None}
     if found:
         means, low, high = (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
 from experiments.common import Line, table, with_spread
-from experiments.paper.numbers import paper_curves
+from experiments.paper.numbers import paper_curves, table_1
+
+COLUMNS = {"cifar10": 4000, "svhn": 1000}  # of Table 1: the labels
+TITLES = {"fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "svhn": "SVHN"}
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,25 @@ def scores_table(data: str, lines: Sequence[Line]) -> str:
         for method in methods_in(lines)
         if (cells := score_cells(data, lines, method, labels))
     )
+    return table(heads, rows)
+
+
+def beside_table_1(ours: Mapping[str, Sequence[Line]], digits: int) -> str:
+    """Table 1 of the paper with a column of ours before each of its own."""
+    theirs = {data: table_1(data, labels) for data, labels in COLUMNS.items()}
+    known = sorted(theirs["cifar10"], key=lambda name: -theirs["cifar10"][name][0])
+    trained = [method for lines in ours.values() for method in methods_in(lines)]
+    heads, rows = ["error %"], []
+    for data, labels in COLUMNS.items():
+        heads += [f"{TITLES[data]}, {labels:,}: ours", "paper"]
+    for method in dict.fromkeys([*known, *trained]):
+        cells = [method]
+        for data, labels in COLUMNS.items():
+            found = score(ours[data], "test_error", method=method, labels=labels)
+            cells.append(found.shown(100, digits) if found else "–")
+            paper = theirs[data].get(method)
+            cells.append("{:.2f} ± {:.2f}".format(*paper) if paper else "–")
+        rows.append(cells)
     return table(heads, rows)
 
 

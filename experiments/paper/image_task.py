@@ -122,14 +122,8 @@ def examples(task: Task, size: Size, folder: str | Path | None = None) -> Exampl
 def task_rows(task: Task, size: Size, images: ImageSet) -> Rows:
     """The rows of the training images by role."""
     y, validation = images.train[1], size.validation[task.data]
-    enough = size.unlabeled is not None and size.unlabeled < len(y) - validation
-    return split_rows(
-        y,
-        labels=task.labels,
-        seed=task.seed,
-        validation=validation,
-        unlabeled=size.unlabeled if enough else None,
-    )
+    given = {"labels": task.labels, "seed": task.seed}
+    return split_rows(y, **given, validation=validation, unlabeled=size.unlabeled)
 
 
 def _preparation(

@@ -138,14 +138,10 @@ def _line(task: Task, scale: str, run: Run, tested: dict[str, float]) -> Line:
         "scale": scale,
         "split": task.split,
         **task.line,
-        **{name: _rounded(value) for name, value in numbers.items()},
+        **{name: round(value, 5) for name, value in numbers.items()},
         "seconds": round(run.seconds),
-        "curve": {name: [_rounded(line[name]) for line in seen] for name in MEASURED},
+        "curve": {name: [round(line[name], 5) for line in seen] for name in MEASURED},
     }
-
-
-def _rounded(value: float) -> float:
-    return value if isinstance(value, int) else round(value, 5)
 
 
 def _model(size: Size, parts: Examples) -> WideResNet:

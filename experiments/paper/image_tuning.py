@@ -22,6 +22,7 @@ from experiments.paper.settings import (
     Hyperparameters,
     best_of,
     budget,
+    by_term,
     first_settings,
     own_settings,
 )
@@ -45,10 +46,9 @@ def tune_images(data: str, options: Options, *, seed: int, storage: str | None) 
         trials = budget(name, options.trials)
         if len(known) < trials:
             task = Task(data, name, labels, SEED, rebuilt=options.rebuilt)
-            where = {"scale": options.scale, "data_folder": options.data, "device": options.device}
             jobs[name] = {"task": task, "trials": trials, "seed": seed, "storage": storage}
-            jobs[name] |= {"known": known, "where": where}
-    run_trials(search, jobs, results, workers=options.workers, command=options.command)
+            jobs[name] |= {"known": known, "where": options.where}
+    run_trials(search, jobs, results, options.workers)
     print("The best trial of each method; a sum has as many trials as its terms together")
     print(aligned(tuned_table([line for line in results.lines if line["method"] in methods])))
 
@@ -104,11 +104,7 @@ def suggested(trial: Any, method: str) -> Hyperparameters:
         name: float(f"{trial.suggest_float(name, own.low, own.high, log=True):.3g}")
         for name, own in ranges.items()
     }
-    terms: dict[str, dict[str, float]] = {}
-    for name in own_settings(method):
-        term, setting = name.split(".")
-        terms.setdefault(term, {})[setting] = found[name]
-    return Hyperparameters(found["learning_rate"], terms)
+    return Hyperparameters(found.pop("learning_rate"), by_term(found))
 
 
 def tuned_table(lines: list[Line]) -> str:

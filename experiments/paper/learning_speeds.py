@@ -110,8 +110,10 @@ def _prepare(method: str, directions: Directions) -> tuple[Trainer, tuple[Tensor
     x = directions.inputs(directions.labeled, generator)
     others = directions.inputs(directions.unlabeled, generator)
     y = directions.labels(x)
+    model = nn.Linear(len(x), 1, bias=False, dtype=torch.float64)
+    nn.init.zeros_(model.weight)
     recipe = Recipe(
-        lambda: _zero(nn.Linear(len(x), 1, bias=False, dtype=torch.float64)),
+        model,
         lambda: simplified(len(others)) if method == "lga" else Supervised(),
         TensorBatches(x, y, batch_size=len(x)),
         TensorBatches(others, batch_size=len(others)),
@@ -120,11 +122,6 @@ def _prepare(method: str, directions: Directions) -> tuple[Trainer, tuple[Tensor
         loss=SquaredError(),
     )
     return recipe.trainer(), (x, y)
-
-
-def _zero(model: nn.Linear) -> nn.Linear:
-    nn.init.zeros_(model.weight)
-    return model
 
 
 def simplified(rows: int, *, rate: float = RATE, epsilon: float = EPSILON) -> LGA:
@@ -147,11 +144,8 @@ def simplified(rows: int, *, rate: float = RATE, epsilon: float = EPSILON) -> LG
 def speeds_table(lines: Sequence[Line]) -> str:
     """When each direction is half learned, and how far from 1 it ends."""
     rows = []
-    for method, chosen in (
-        ("lga", BY_LABELED),
-        ("lga", BY_UNLABELED),
-        ("gradient descent", BY_LABELED),
-    ):
+    shown = (("lga", BY_LABELED), ("lga", BY_UNLABELED), ("gradient descent", BY_LABELED))
+    for method, chosen in shown:
         mine = [line for line in lines if line["method"] == method]
         for index in chosen:
             half = next((str(line["step"]) for line in mine if line["c"][index] > 0.5), "–")
@@ -162,10 +156,7 @@ def speeds_table(lines: Sequence[Line]) -> str:
 
 def draw_learning_speeds(lines: Sequence[Line], out: Path) -> None:
     """LGA by λ of the labeled data, LGA by λ of the unlabeled data, gradient descent."""
-    lga, plain = (
-        [line for line in lines if line["method"] == method]
-        for method in ("lga", "gradient descent")
-    )
+    lga, plain = ([line for line in lines if line["method"] == name] for name in METHODS)
     figure, panels = canvas(1, 3, (14, 4.2))
     one = "the other λ is 1"
     _curves(panels[0], lga, BY_LABELED, FIGURE_1.labeled, f"LGA, by λˡ ({one})")

@@ -31,21 +31,14 @@ class Curve:
         return self.mean[place], self.std[place]
 
 
-def paper_curve(figure: str, method: str) -> Curve:
-    """One curve of one figure.
-
-    >>> mean, std = paper_curve("synthetic_accuracy", "lga").at(575)
-    >>> round(mean, 3)
-    0.742
-    """
-    return Curve(**_numbers()["figures"][figure][method])
-
-
 def paper_curves(figure: str) -> dict[str, Curve]:
     """All curves of one figure by method; none, if the paper has no such figure.
 
     >>> sorted(paper_curves("svhn_loss")), paper_curves("digits_loss")
     (['lga', 'supervised', 'vat'], {})
+    >>> mean, std = paper_curves("synthetic_accuracy")["lga"].at(575)
+    >>> round(mean, 3)
+    0.742
     """
     return {name: Curve(**c) for name, c in _numbers()["figures"].get(figure, {}).items()}
 

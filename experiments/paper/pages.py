@@ -1,24 +1,21 @@
 """`pages`: the tables of the pages on images, as Markdown, from the committed results.
 
-Cells are error % / loss, means over three seeds, or over as many as stand behind a ×.
+Cells are error % / loss, means over three seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from experiments.common import Line, read_lines, table
 from experiments.paper.claims import CLAIMS, claims_table, difference
-from experiments.paper.image_experiments import COLUMNS
-from experiments.paper.image_results import labels_in, score
-from experiments.paper.numbers import table_1
+from experiments.paper.image_results import COLUMNS, TITLES, beside_table_1, labels_in, score
 from experiments.paper.settings import best_of, budget
 
 RESULTS = Path(__file__).parents[2] / "results"
 METHODS = ("supervised", "lga", "vat", "lga+vat", "flexmatch", "lga-certain+flexmatch")
-TITLES = {"fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "svhn": "SVHN"}
-SEEDS = 3
 SUMS = (
     *("lga+vat", "lga+fixmatch", "lga+softmatch"),
     *("lga-certain+fixmatch", "lga-certain+flexmatch"),
@@ -40,44 +37,26 @@ def read(folder: str, **wanted: object) -> list[Line]:
 
 
 def by_labels(
-    title: str,
-    heads: Sequence[str],
-    lines: Sequence[Line],
-    cells: Callable[[int], Sequence[str]],
+    title: str, lines: Sequence[Line], columns: Sequence[tuple[str, Callable[[int], str]]]
 ) -> str:
-    """A row for each number of labels."""
-    rows = ([f"{labels:,}", *cells(labels)] for labels in labels_in(lines))
-    return table([f"{title}, labels", *heads], rows)
+    """A row for each number of labels; a column is a head, and a cell for the number."""
+    rows = ([f"{labels:,}", *(cell(labels) for _, cell in columns)] for labels in labels_in(lines))
+    return table([f"{title}, labels", *(head for head, _ in columns)], rows)
 
 
 def curves(data: str) -> str:
-    """All methods; the lowest are bold where all methods have their seeds."""
-    lines = read(f"curves-{data}")
-
-    def cells(labels: int) -> list[str]:
-        found = {
-            (name, method): score(lines, f"test_{name}", method=method, labels=labels)
-            for name in ("error", "loss")
-            for method in METHODS
-        }
-        whole = all(one and len(one.values) == SEEDS for one in found.values())
-
-        def shown(name: str, method: str, unit: int, digits: int) -> str:
-            one = found[name, method]
-            assert one is not None
-            lowest = min(other.mean for (of, _), other in found.items() if other and of == name)
-            text = f"{unit * one.mean:.{digits}f}"
-            return f"**{text}**" if whole and one.mean == lowest else text
-
-        row = []
-        for method in METHODS:
-            error = found["error", method]
-            seeds = "" if error is None or len(error.values) == SEEDS else f" ×{len(error.values)}"
-            both = f"{shown('error', method, 100, 1)} / {shown('loss', method, 1, 2)}{seeds}"
-            row.append(both if error else "–")
-        return row
-
-    return by_labels(TITLES[data], METHODS, lines, cells)
+    """All methods; the lowest are bold."""
+    lines, rows = read(f"curves-{data}"), []
+    for labels in labels_in(lines):
+        parts = []
+        for name, unit, digits in (("error", 100, 1), ("loss", 1, 2)):
+            scores = [score(lines, f"test_{name}", method=m, labels=labels) for m in METHODS]
+            means = [unit * one.mean for one in scores if one]
+            marks = ["**" if mean == min(means) else "" for mean in means]
+            pairs = zip(means, marks, strict=True)
+            parts.append([f"{mark}{mean:.{digits}f}{mark}" for mean, mark in pairs])
+        rows.append([f"{labels:,}", *map(" / ".join, zip(*parts, strict=True))])
+    return table([f"{TITLES[data]}, labels", *METHODS], rows)
 
 
 def means(lines: Sequence[Line], method: str, labels: int) -> str:
@@ -99,34 +78,28 @@ def less(lines: Sequence[Line], method: str, labels: int) -> str:
 def tuned_svhn() -> str:
     """VAT on SVHN with settings tuned there, beside those of the curves and LGA."""
     frozen, tuned = read("curves-svhn"), read("tuned-svhn")
-    heads = ("vat, as in the curves", "vat, searched for here", "lga", "vat less lga, error")
     both = [line for line in frozen if line["method"] == "lga"] + tuned
-    return by_labels(
-        "SVHN",
-        heads,
-        tuned,
-        lambda n: [
-            *(means(frozen, "vat", n), means(tuned, "vat", n)),
-            *(means(frozen, "lga", n), less(both, "vat", n)),
-        ],
+    columns = (
+        ("vat, as in the curves", partial(means, frozen, "vat")),
+        ("vat, searched for here", partial(means, tuned, "vat")),
+        ("lga", partial(means, frozen, "lga")),
+        ("vat less lga, error", partial(less, both, "vat")),
     )
+    return by_labels("SVHN", tuned, columns)
 
 
 def tuned_cifar10() -> str:
     """LGA + VAT on CIFAR-10 with settings tuned there, beside the curves'."""
     frozen, tuned = read("curves-cifar10"), read("tuned-cifar10", method="lga+vat")
-    terms = [line for line in frozen if line["method"] in ("lga", "vat")] + tuned
-    heads = ("lga", "lga+vat, as in the curves", "less the better", "searched for here")
-    return by_labels(
-        "CIFAR-10",
-        (*heads, "less the better"),
-        tuned,
-        lambda n: [
-            means(frozen, "lga", n),
-            *(means(frozen, "lga+vat", n), less(frozen, "lga+vat", n)),
-            *(means(terms, "lga+vat", n), less(terms, "lga+vat", n)),
-        ],
+    both = [line for line in frozen if line["method"] in ("lga", "vat")] + tuned
+    columns = (
+        ("lga", partial(means, frozen, "lga")),
+        ("lga+vat, as in the curves", partial(means, frozen, "lga+vat")),
+        ("less the better", partial(less, frozen, "lga+vat")),
+        ("searched for here", partial(means, both, "lga+vat")),
+        ("less the better", partial(less, both, "lga+vat")),
     )
+    return by_labels("CIFAR-10", tuned, columns)
 
 
 def longer_sum() -> str:
@@ -189,29 +162,18 @@ def label_weights() -> str:
 def failures() -> str:
     """FlexMatch on SVHN by its settings: the error of each seed, since a mean would hide them."""
     frozen, tuned = read("curves-svhn"), read("tuned-flexmatch-svhn")
-    heads = ("flexmatch, as in the curves", "flexmatch, searched for here", "lga-certain+flexmatch")
-    asked = (frozen, "flexmatch"), (tuned, "flexmatch"), (frozen, "lga-certain+flexmatch")
-
-    def cells(labels: int) -> list[str]:
-        found = (score(lines, "test_error", method=name, labels=labels) for lines, name in asked)
-        return [", ".join(f"{100 * value:.1f}" for value in one.values) for one in found if one]
-
-    return by_labels("SVHN", heads, tuned, cells)
+    columns = (
+        ("flexmatch, as in the curves", partial(errors, frozen, "flexmatch")),
+        ("flexmatch, searched for here", partial(errors, tuned, "flexmatch")),
+        ("lga-certain+flexmatch", partial(errors, frozen, "lga-certain+flexmatch")),
+    )
+    return by_labels("SVHN", tuned, columns)
 
 
-def table_one() -> str:
-    """Table 1 of the paper with a column of ours for each of its own."""
-    heads = [f"{TITLES[data]}, {n:,}: ours | paper" for data, n in COLUMNS.items()]
-    theirs = {data: table_1(data, labels) for data, labels in COLUMNS.items()}
-    rows = []
-    for method in sorted(theirs["cifar10"], key=lambda name: -theirs["cifar10"][name][0]):
-        cells = [method]
-        for data, labels in COLUMNS.items():
-            found = score(read(f"table-1/{data}"), "test_error", method=method, labels=labels)
-            ours = found.shown(100, 1) if found else "–"
-            cells += [ours, "{:.2f} ± {:.2f}".format(*theirs[data][method])]
-        rows.append(cells)
-    return table([*" | ".join(["error %", *heads]).split(" | ")], rows)
+def errors(lines: Sequence[Line], method: str, labels: int) -> str:
+    """The error of each seed."""
+    found = score(lines, "test_error", method=method, labels=labels)
+    return ", ".join(f"{100 * value:.1f}" for value in found.values) if found else "–"
 
 
 def paper_scale() -> str:
@@ -236,5 +198,6 @@ def tables() -> dict[str, str]:
     found |= {"tuned svhn": tuned_svhn(), "failures": failures()}
     found |= {"tuned cifar10": tuned_cifar10(), "longer sum": longer_sum()}
     found |= {"searched sums": searched_sums(), "sums": sums_on_test()}
-    found |= {"label weights": label_weights(), "table 1": table_one()}
+    trained = {data: read(f"table-1/{data}") for data in COLUMNS}
+    found |= {"label weights": label_weights(), "table 1": beside_table_1(trained, digits=1)}
     return found | {"paper scale": paper_scale()}

@@ -108,11 +108,6 @@ class Regression:
         best = x @ torch.linalg.lstsq(x, y).solution
         self.least_loss = float(SquaredError()(best, y))
 
-    def settle(self, point: Any) -> Any:
-        """The same model with its own predictions for labels, so that it is pulled nowhere."""
-        step, _ = self.at(point)
-        return np.concatenate([point[: -self.rows], step.unlabeled_outputs.detach()[:, 0]])
-
     def at(self, point: Any) -> tuple[Step, LGA]:
         """The step that is taken, and the objective that takes it, at (θ, w)."""
         params = dict(self.model.named_parameters())

@@ -170,16 +170,21 @@ def best_of(lines: Sequence[Line], method: str) -> Line:
 
 
 def _found(term: str) -> Hyperparameters:
-    return TUNED.get(term) or Hyperparameters(
-        TUNED[ALIKE.get(term, "supervised")].learning_rate, _usual(term)
-    )
+    usual = {name: setting.usual for name, setting in own_settings(term).items()}
+    rate = TUNED[ALIKE.get(term, "supervised")].learning_rate
+    return TUNED.get(term) or Hyperparameters(rate, by_term(usual))
 
 
-def _usual(term: str) -> Terms:
+def by_term(settings: Mapping[str, float]) -> Terms:
+    """Settings that are named "term.setting", as those of each term.
+
+    >>> by_term({"lga.speed": 0.4, "vat.eps": 2.0})
+    {'lga': {'speed': 0.4}, 'vat': {'eps': 2.0}}
+    """
     own: dict[str, dict[str, float]] = {}
-    for name, setting in own_settings(term).items():
-        where, what = name.split(".")
-        own.setdefault(where, {})[what] = setting.usual
+    for name, value in settings.items():
+        term, setting = name.split(".")
+        own.setdefault(term, {})[setting] = value
     return own
 
 

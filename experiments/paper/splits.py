@@ -31,8 +31,8 @@ def split_rows(
 ) -> Rows:
     """Split the rows of a training set by role.
 
-    Without `unlabeled` all rows that are not for validation are unlabeled ones; a number draws a
-    sample of them, with all labeled rows or so many that they are a fifth.
+    Without `unlabeled` all rows that are not for validation are unlabeled ones; a smaller number
+    draws a sample of them, with all labeled rows or so many that they are a fifth.
 
     >>> rows = split_rows(torch.arange(100) % 10, labels=20, seed=0, validation=30)
     >>> [len(part) for part in (rows.labeled, rows.unlabeled, rows.validation)]
@@ -56,11 +56,11 @@ def split_rows(
         )
     labeled = np.concatenate([rows[:count] for rows in by_class])
     others = generator.permutation(rest[~np.isin(rest, labeled)])
+    if unlabeled is not None and unlabeled >= len(rest):
+        unlabeled = None
     most = labels if unlabeled is None else int(LABELED_PART * unlabeled)
     # Labeled rows are class by class; a part of them is to be of all classes.
     kept = labeled if labels <= most else generator.permutation(labeled)
     pool = np.concatenate([kept[:most], others, kept[most:]])
-    if unlabeled is not None and unlabeled > len(pool):
-        raise ValueError(f"there are {len(pool)} rows for `unlabeled`, not {unlabeled}.")
     found = (labeled, pool[:unlabeled], held_out)
     return Rows(*(torch.from_numpy(np.sort(part)) for part in found))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from experiments.common import Line, table
 from experiments.figures import GREY, OURS, THIRD, canvas, legend, save
-from experiments.paper.numbers import NAME, Curve, paper_curve
+from experiments.paper.numbers import NAME, Curve, paper_curves
 
 PAIRS = {"supervised": "supervised", "lga": "lga", "lga-best": "lga"}  # our method, the paper's
 SHOWN = (0, 100, 200, 300, 575)
@@ -65,7 +65,7 @@ def differences(
     lines: Sequence[Line], method: str, quantity: str, *, theirs: str
 ) -> Iterator[Difference]:
     """Ours beside the paper's curve `theirs`, at every step that both have."""
-    ours, paper = our_curve(lines, method, quantity), paper_curve(f"synthetic_{quantity}", theirs)
+    ours, paper = our_curve(lines, method, quantity), paper_curves(f"synthetic_{quantity}")[theirs]
     for step, value in zip(ours.x, ours.mean, strict=True):
         if step in paper.x:
             yield Difference(method, quantity, step, value, *paper.at(step))
@@ -123,7 +123,7 @@ def draw_synthetic(lines: Sequence[Line], out: Path) -> None:
     figure, panels = canvas(1, 3, (14, 4.6))
     for panel, (quantity, title) in zip(panels, TITLES.items(), strict=True):
         for method in ("supervised", "lga"):
-            paper = paper_curve(f"synthetic_{quantity}", method)
+            paper = paper_curves(f"synthetic_{quantity}")[method]
             _band(panel, paper, COLORS[method], "--", f"{method.replace('lga', 'LGA')}, paper")
         for method, name in NAMES.items():
             _band(panel, our_curve(lines, method, quantity), COLORS[method], "-", f"{name}, ours")

@@ -20,7 +20,7 @@ from typing import Any
 from experiments.common import Line, Results, aligned, run_trials, table
 from experiments.figures import GREY, OURS, THIRD, canvas, legend, save
 from experiments.paper.image_experiments import Options
-from experiments.paper.numbers import paper_curve
+from experiments.paper.numbers import paper_curves
 from experiments.paper.synthetic import SIZES, Settings, synthetic_trial
 
 FIRST_SEED, OTHER_SEEDS = 1000, (1001, 1002)
@@ -134,17 +134,17 @@ def hopeless(lines: Sequence[Line]) -> bool:
     """Whether a trial is far from the paper's accuracy, and below it, when patience ends."""
     if lines[-1]["step"] != PATIENCE:
         return False
-    behind = lines[-1]["accuracy"] < paper_curve("synthetic_accuracy", "lga").at(PATIENCE)[0]
+    behind = lines[-1]["accuracy"] < paper_curves("synthetic_accuracy")["lga"].at(PATIENCE)[0]
     return bool(behind and distance(lines, "accuracy") > HOPELESS)
 
 
-def distance(lines: Sequence[Line], name: str, method: str = "lga") -> float:
+def distance(lines: Sequence[Line], name: str) -> float:
     """The root-mean-square distance of a curve from the paper's, at the steps both have.
 
     >>> distance([{"step": 0, "accuracy": 0.19962560057640075 + 0.1}], "accuracy")
     0.1
     """
-    curve = paper_curve(f"synthetic_{name}", method)
+    curve = paper_curves(f"synthetic_{name}")["lga"]
     gaps = [line[name] - curve.at(line["step"])[0] for line in lines if line["step"] in curve.x]
     return round(sqrt(sum(gap**2 for gap in gaps) / len(gaps)), 5)
 
@@ -164,7 +164,7 @@ def tune_synthetic(options: Options, seed: int) -> None:
             for draw in seeds
             if not results.has(stage=stage, settings=asdict(settings), seed=draw)
         }
-        run_trials(tuning_trial, jobs, results, workers=options.workers, command=options.command)
+        run_trials(tuning_trial, jobs, results, options.workers)
 
     def best(key: str) -> Settings:
         search = [line for line in results.lines if line["stage"] == "search"]

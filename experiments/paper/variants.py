@@ -80,9 +80,8 @@ def run_variants(question: str, data: str, options: Options) -> None:
             if not results.has(data=data, method=name, labels=labels, **extra):
                 task = Task(data, name, labels, SEED)
                 job = {"task": task, "settings": settings, "extra": extra}
-                job |= {"scale": options.scale, "data_folder": options.data}
-                jobs[f"{task.name}, {extra}"] = job
-    run_trials(variant_trial, jobs, results, workers=options.workers, command=options.command)
+                jobs[f"{task.name}, {extra}"] = job | options.where
+    run_trials(variant_trial, jobs, results, options.workers)
     rows = (
         [
             *(line["data"], str(line["labels"]), line["method"], str(line.get("eps", ""))),

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from experiments.common import commands_for, listed, run, typed
+from experiments.common import Results, check_choice, commands_for, listed, run, run_trials, typed
+from experiments.tabular.bench import bench_trial
+from experiments.tabular.data import SETS, VALUES, Draw, Sources, set_names, stratified, whole
+from experiments.tabular.demo import run_demo
+from experiments.tabular.label_rules import METHODS, SETTINGS, rule_trial, show_label_rules
+from experiments.tabular.leaderboard import LEAST, show
+from experiments.tabular.methods import TITLES, fits_for
 
-NAME = "experiments.tabular"
 commands = commands_for(
     "The experiments on small tables. After an interruption the same command continues."
 )
@@ -29,9 +36,7 @@ def demo(
     out: Out = Path("runs/demo"),
 ) -> None:
     """Digits with few labels: the ensemble and its student beside LGA alone and scikit-learn."""
-    from experiments.tabular.demo import run_demo
-
-    run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out, command=typed(NAME))
+    run_demo(seeds=seeds, labels=labels, steps=steps, workers=workers, out=out)
 
 
 @commands.command()
@@ -54,19 +59,25 @@ def bench(
     out: Out = Path("runs/bench"),
 ) -> None:
     """Compare the ensemble and LGA with baselines, on small data sets and on your own tables."""
-    from experiments.tabular.bench import run_bench
-    from experiments.tabular.data import Draw, Sources
-
-    run_bench(
-        sets=listed(sets),
-        methods=listed(methods),
-        seeds=seeds,
-        draw=Draw(labels_per_class, at_random, labels),
-        sources=Sources(data, tables, target, listed(regression)),
-        workers=workers,
-        out=out,
-        command=typed(NAME),
-    )
+    asked = listed(methods)
+    check_choice("--methods", TITLES, *asked)
+    folder = tables.absolute() if tables else None
+    sources = Sources(data, folder, target, listed(regression))
+    names, draw = set_names(sources, listed(sets)), Draw(labels_per_class, at_random, labels)
+    kinds = {name: whole(name, sources)[1].dtype.kind for name in names}
+    tasks = {name: "regression" if kinds[name] == "f" else "classification" for name in names}
+    results = Results(out, {"least": LEAST, "values": VALUES} | asdict(draw))
+    given = {"draw": draw, "sources": sources}
+    jobs = {
+        f"{name}, {fit}, seed {seed}": {"data": name, "fit": fit, "seed": seed, **given}
+        for seed in range(seeds)
+        for name in names
+        for fit in fits_for(tasks[name], asked)
+        if not results.has(data=name, method=fit, seed=seed)
+    }
+    run_trials(bench_trial, jobs, results, workers)
+    wanted = [x for x in results.lines if x["method"] in (asked or TITLES)]
+    show([x for x in wanted if x["seed"] < seeds and x["data"] in names], out, typed())
 
 
 @commands.command()
@@ -79,17 +90,19 @@ def label_rules(
     out: Out = Path("runs/label-rules"),
 ) -> None:
     """Compare how LGA's labels learn: at a rate, tuned or not, and by evidence."""
-    from experiments.tabular.label_rules import run_label_rules
-
-    run_label_rules(
-        sets=listed(sets),
-        seeds=seeds,
-        steps=steps,
-        workers=workers,
-        data=data,
-        out=out,
-        command=typed(NAME),
-    )
+    names = listed(sets) or tuple(SETS)
+    for name in names:
+        stratified(name, 0, data)  # raises before any training
+    results = Results(out, {"steps": steps, **SETTINGS})
+    jobs = {}
+    for seed, name, method in product(range(seeds), names, METHODS):
+        key = {"data": name, "method": method.kind, "setting": method.setting, "seed": seed}
+        if not results.has(**key):
+            title = f"{name}, {method.kind} {method.setting:.2g}, seed {seed}"
+            jobs[title] = {**key, "steps": steps, "folder": data}
+    run_trials(rule_trial, jobs, results, workers)
+    lines = [x for x in results.lines if x["seed"] < seeds and x["data"] in names]
+    show_label_rules(lines, out)
 
 
 if __name__ == "__main__":

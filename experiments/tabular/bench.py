@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 
-from experiments.common import Line, Results, check_choice, run_trials
-from experiments.tabular.data import VALUES, Array, Draw, Rows, Sources, set_names, split, whole
-from experiments.tabular.leaderboard import CONFIDENT, LEAST, show
-from experiments.tabular.methods import FITS, TITLES, Predictions, fits_for, undisturbed
+from experiments.common import Line
+from experiments.tabular.data import Array, Draw, Rows, Sources, split
+from experiments.tabular.leaderboard import CONFIDENT, LEAST
+from experiments.tabular.methods import FITS, Predictions, undisturbed
 
 
 def bench_trial(data: str, fit: str, *, seed: int, draw: Draw, sources: Sources) -> list[Line]:
@@ -80,38 +78,3 @@ def clipped(probabilities: Array) -> Array:
     least = np.maximum(probabilities, LEAST)
     found: Array = least / least.sum(1, keepdims=True)
     return found
-
-
-def run_bench(
-    *,
-    sets: tuple[str, ...],
-    methods: tuple[str, ...],
-    seeds: int,
-    draw: Draw,
-    sources: Sources,
-    workers: int,
-    out: Path,
-    command: str,
-) -> None:
-    """Fit what is missing; print the standings, write the page and the figures."""
-    for method in methods:
-        check_choice("--methods", method, TITLES)
-    if sources.tables is not None:
-        sources = replace(sources, tables=sources.tables.absolute())
-    names = set_names(sources, sets)
-    kinds = {name: whole(name, sources)[1].dtype.kind for name in names}
-    tasks = {name: "regression" if kinds[name] == "f" else "classification" for name in names}
-    results = Results(out, {"least": LEAST, "values": VALUES} | asdict(draw))
-    jobs = {
-        f"{name}, {fit}, seed {seed}": {
-            **{"data": name, "fit": fit, "seed": seed, "draw": draw, "sources": sources}
-        }
-        for seed in range(seeds)
-        for name in names
-        for fit in fits_for(tasks[name], methods)
-        if not results.has(data=name, method=fit, seed=seed)
-    }
-    run_trials(bench_trial, jobs, results, workers=workers, command=command)
-    wanted = set(methods or TITLES)
-    lines = [x for x in results.lines if x["seed"] < seeds and x["data"] in names]
-    show([line for line in lines if line["method"] in wanted], out, command)

@@ -140,7 +140,7 @@ def stratified(name: str, seed: int, folder: Path | None = None) -> Rows:
     """
     from sklearn.model_selection import train_test_split
 
-    check_choice("--sets", name, SETS)
+    check_choice("--sets", SETS, name)
     (read, labels), kind = SETS[name], {"random_state": seed}
     x, y = read(folder)
     classes = y if y.dtype.kind == "i" else None
@@ -156,10 +156,8 @@ def set_names(sources: Sources, asked: tuple[str, ...] = ()) -> tuple[str, ...]:
     >>> set_names(Sources())[:4]
     ('digits-30', 'digits-50', 'digits-100', 'shells')
     """
-    for name in sources.regressions:
-        check_choice("--regression", name, sources.files)
-    for name in asked:
-        check_choice("--sets", name, (*SETS, *sources.files))
+    check_choice("--regression", sources.files, *sources.regressions)
+    check_choice("--sets", (*SETS, *sources.files), *asked)
     small = [name for name in SETS if name != "fashion-mnist" or sources.images is not None]
     return asked or (*small, *sources.files)
 

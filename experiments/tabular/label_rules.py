@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import torch
 
-from experiments.common import Line, Results, aligned, run_trials, table
+from experiments.common import Line, aligned, table
 from experiments.figures import GREY, OURS, THEIRS, canvas, legend, save
-from experiments.tabular.data import SETS, Rows, scales, stratified
+from experiments.tabular.data import Rows, scales, stratified
 from labelgrad.labels.rules import LEAD, SCALE, SUREST, Evidence, LazyAdam
 from labelgrad.losses import CrossEntropy, Loss, SquaredError
 from labelgrad.models.mlp import MLP
@@ -28,6 +28,13 @@ from labelgrad.training.recipe import Recipe
 
 STEPS, BATCH, HIDDEN = 5000, 50, (128, 128)
 LEARNING_RATE, SUPERVISED_WEIGHT = 2e-4, 0.1
+SETTINGS = {  # what is kept beside the results, and the steps
+    "batch_size": BATCH,
+    "hidden": HIDDEN,
+    "evidence": {**SCALE, "lead": LEAD, "surest": SUREST, "metric_power": Evidence.metric_power},
+    "learning_rate": LEARNING_RATE,
+    "labeled_weight": SUPERVISED_WEIGHT,
+}
 ROW_LENGTH = 3.0  # of a typical row, however many columns there are
 RATES = (0.01, 0.03, 0.1)  # α_w of Algorithm 1
 FIXED_RATE = 0.1  # LGA's default
@@ -49,7 +56,7 @@ METHODS = (
 
 
 def rule_trial(
-    data: str, kind: str, setting: float, *, seed: int, steps: int, folder: Path | None = None
+    data: str, method: str, setting: float, *, seed: int, steps: int, folder: Path | None = None
 ) -> list[Line]:
     """Train one method on one split of one data set; gives one line.
 
@@ -64,10 +71,10 @@ def rule_trial(
     given, others = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
 
     def objective() -> Objective:
-        if kind == "supervised":
+        if method == "supervised":
             return Supervised()
         scale = setting * SCALE["values" if rows.classes is None else "classes"]
-        rule = LazyAdam(setting) if kind == "lga" else Evidence(scale)
+        rule = LazyAdam(setting) if method == "lga" else Evidence(scale)
         return SUPERVISED_WEIGHT * Supervised() + LGA(len(others), width, loss=loss, rule=rule)
 
     recipe = Recipe(
@@ -80,11 +87,11 @@ def rule_trial(
         loss=loss,
         seed=seed,
     )
-    truth = None if kind == "supervised" else y[others]
+    truth = None if method == "supervised" else y[others]
     run = recipe.run(examples={"test": (x_test, y_test)}, truth=truth, evaluate_every=steps)
     last = run.finish().history[-1]
     keys = ("test_error", "test_loss", "test_ece", "imputed_accuracy", "imputed_rmse")
-    line: Line = {"experiment": "bench", "data": data, "method": kind, "setting": setting}
+    line: Line = {"experiment": "bench", "data": data, "method": method, "setting": setting}
     line |= {"labels": len(given), "seed": seed}
     line |= {key: round(last[key], 5) for key in keys if key in last}
     return [line | {"step": last["step"], "seconds": round(last["seconds"])}]
@@ -102,36 +109,8 @@ def _tensors(rows: Rows) -> tuple[torch.Tensor, ...]:
     return x, y, x_test, y_test
 
 
-def run_label_rules(
-    *,
-    sets: tuple[str, ...],
-    seeds: int,
-    steps: int,
-    workers: int,
-    data: Path | None,
-    out: Path,
-    command: str,
-) -> None:
-    """Train what is missing, then print the table and draw the figure."""
-    names = sets or tuple(SETS)
-    for name in names:
-        stratified(name, 0, data)  # raises before any training
-    evidence = {**SCALE, "lead": LEAD, "surest": SUREST, "metric_power": Evidence.metric_power}
-    settings = {"steps": steps, "batch_size": BATCH, "hidden": HIDDEN, "evidence": evidence}
-    settings |= {"learning_rate": LEARNING_RATE, "labeled_weight": SUPERVISED_WEIGHT}
-    results = Results(out, settings)
-    jobs = {
-        f"{name}, {kind} {setting:.2g}, seed {seed}": {
-            **{"data": name, "kind": kind, "setting": setting},
-            **{"seed": seed, "steps": steps, "folder": data},
-        }
-        for seed in range(seeds)
-        for name in names
-        for kind, setting in METHODS
-        if not results.has(data=name, method=kind, setting=setting, seed=seed)
-    }
-    run_trials(rule_trial, jobs, results, workers=workers, command=command)
-    lines = [line for line in results.lines if line["seed"] < seeds and line["data"] in names]
+def show_label_rules(lines: Sequence[Line], out: Path) -> None:
+    """Print the table and what it says of the rules, and draw the figure."""
     complete = complete_sets(lines)
     heads = ("set", "supervised", "tuned", f"rate {FIXED_RATE:g}", "evidence", "best")
     print(aligned(table(heads, (table_row(lines, name) for name in complete))))
@@ -204,14 +183,10 @@ def draw_label_rules(lines: Sequence[Line], out: Path) -> None:
     sets, columns = complete_sets(lines), 4
     height = ceil(len(sets) / columns)
     figure, panels = canvas(height, columns, (12, 0.8 + 2.5 * height))
-    curves = (
-        (
-            THEIRS,
-            f"LGA, Algorithm 1 (usual rate {FIXED_RATE:g})",
-            [(rate / FIXED_RATE, Method("lga", rate)) for rate in RATES],
-        ),
-        (OURS, "LGA by evidence", [(times, Method("evidence", times)) for times in TIMES]),
-    )
+    rates = {rate / FIXED_RATE: Method("lga", rate) for rate in RATES}
+    evidence = {times: Method("evidence", times) for times in TIMES}
+    usual = f"LGA, Algorithm 1 (usual rate {FIXED_RATE:g})"
+    curves = ((THEIRS, usual, rates), (OURS, "LGA by evidence", evidence))
     for panel, data in zip(panels, sets, strict=False):
         found = {method: values(lines, data, method, "loss") for method in METHODS}
         # Means are of splits that every setting has: splits differ more than settings do.
@@ -219,11 +194,11 @@ def draw_label_rules(lines: Sequence[Line], out: Path) -> None:
         level = mean(found[SUPERVISED][:splits])
         panel.axhline(level, color=GREY, linestyle="--", label="supervised")
         for color, label, tried in curves:
-            for place, method in tried:
+            for place, method in tried.items():
                 losses = found[method]
                 panel.plot([place] * len(losses), losses, "o", color=color, alpha=0.3, markersize=3)
-            means = [mean(found[method][:splits]) for _, method in tried]
-            panel.plot([x for x, _ in tried], means, "o-", color=color, linewidth=2, label=label)
+            means = [mean(found[method][:splits]) for method in tried.values()]
+            panel.plot([*tried], means, "o-", color=color, linewidth=2, label=label)
         panel.set_xscale("log")
         panel.set_xticks([0.1, 1 / 3, 1.0, 3.0], ["÷ 10", "÷ 3", "1", "× 3"])
         panel.minorticks_off()

@@ -148,7 +148,7 @@ def predicted(name: str, model: Any, rows: Rows, extra: Line | None = None) -> P
     return Predictions(name, probabilities(model, rows.x_test, rows), imputed, extra)
 
 
-def _stacked(rows: Rows, seed: int, **options: Any) -> tuple[Any, Any]:
+def stacked(rows: Rows, seed: int, **options: Any) -> tuple[Any, Any]:
     """The stacked ensemble and its student, of one fit."""
     from labelgrad.auto.estimators import StackedClassifier, StackedRegressor
 
@@ -164,7 +164,7 @@ def _ensemble(rows: Rows, seed: int) -> list[Predictions]:
 
     The student's are its own predictions: the labels that were imputed are the ensemble's.
     """
-    model, student = _stacked(rows, seed)
+    model, student = stacked(rows, seed)
     weights = {name: round(float(weight), 5) for name, weight in model.weights_.items()}
     found = [
         predicted("pool", model, rows, extra={"weights": weights}),
@@ -174,37 +174,22 @@ def _ensemble(rows: Rows, seed: int) -> list[Predictions]:
     return [*found, predicted("pool-without-lga", model.without(*lga), rows)]
 
 
-def ensemble_and_networks(rows: Rows, seed: int, steps: int | None) -> list[Predictions]:
-    """The demo's methods, of one fit: both networks, the ensemble and its student."""
-    from labelgrad.auto.base_models.registry import DEFAULT, DEFAULT_NETWORKS
-
-    # Not those that happen to be installed: everybody is to see the same numbers.
-    names = [*DEFAULT["classification"], *DEFAULT_NETWORKS]
-    model, student = _stacked(rows, seed, base_models=names, steps=steps)
-    wanted = rows.x_test, rows.x[~rows.given]
-    of_test, of_others = (model.predict_proba_by_model(x) for x in wanted)
-    networks = [
-        Predictions(name, whole(of_test[name], model.classes_, rows), of_others[name])
-        for name in DEFAULT_NETWORKS
-    ]
-    return [*networks, predicted("pool", model, rows), predictions("student", student, rows)]
+def lga(rows: Rows, seed: int, **options: Any) -> list[Predictions]:
+    """LGA alone."""
+    return [predicted("lga", _network(rows, seed, options).fit(rows.x, rows.partial), rows)]
 
 
-def _lga(rows: Rows, seed: int) -> list[Predictions]:
-    return [predicted("lga", _estimator(rows, seed).fit(rows.x, rows.partial), rows)]
-
-
-def _supervised_network(rows: Rows, seed: int) -> list[Predictions]:
+def supervised_network(rows: Rows, seed: int, **options: Any) -> list[Predictions]:
     """LGA's network on the labeled rows alone."""
-    model = _estimator(rows, seed).fit(rows.x[rows.given], rows.y[rows.given])
+    model = _network(rows, seed, options).fit(rows.x[rows.given], rows.y[rows.given])
     return [predictions("supervised-network", model, rows)]
 
 
-def _estimator(rows: Rows, seed: int) -> Any:
+def _network(rows: Rows, seed: int, options: dict[str, Any]) -> Any:
     from labelgrad.sklearn import LGAClassifier, LGARegressor
 
     kind = LGARegressor if rows.classes is None else LGAClassifier
-    return kind(random_state=seed)
+    return kind(random_state=seed, **options)
 
 
 BASELINES = {
@@ -236,8 +221,8 @@ ONE_TASK = {"ridge": "regression", "k-neighbours": "regression"} | dict.fromkeys
 FITS: dict[str, Callable[[Rows, int], list[Predictions]]] = {
     **{name: _baseline(name) for name in BASELINES},
     "pool": _ensemble,
-    "lga": _lga,
-    "supervised-network": _supervised_network,
+    "lga": lga,
+    "supervised-network": supervised_network,
 }
 OF_ONE_FIT = {"student": "pool", "pool-without-lga": "pool"}
 

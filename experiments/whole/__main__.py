@@ -10,14 +10,13 @@ import torch
 import typer
 
 from experiments.common import commands_for, read_lines, run, typed
-from experiments.datasets.cifar10 import CLASSES
 from experiments.whole.cost import visit_cost
-from experiments.whole.figures import draw_classes, draw_labels, results_table
+from experiments.whole.figures import draw_labels, results_table
 from experiments.whole.settings import Settings
 from experiments.whole.slopes import slope_accuracy
 from experiments.whole.trial import Trial
+from labelgrad.files import append_lines, write_whole
 
-NAME = "experiments.whole"
 commands = commands_for("All of an image set with few labels, on one core.")
 
 
@@ -39,32 +38,25 @@ def train(
     base = Settings(method=method, labels=labels, seed=seed)
     chosen = base.changed(settings or [])
     trial = Trial(chosen, out / chosen.name, data=data, test=test, device=device)
-    trial.command = typed(NAME)
     for record in trial:
         shown = ("step", "visits", "validation_error", "validation_loss", "imputed_accuracy")
         words = [f"{name} {record[name]:.4g}" for name in shown if name in record]
         typer.echo(f"{', '.join(words)}; {record['seconds_left'] // 60} min left")
     results = out / "results.jsonl"
-    done = json.dumps(trial.line) + "\n"
+    done = json.dumps(trial.line | {"command": typed()})
     if not results.exists() or done not in results.read_text():
-        with results.open("a") as file:
-            file.write(done)
+        append_lines(results, [done])
 
 
 @commands.command(epilog="Example: figures --out results/whole-cifar10")
 def figures(
     out: Annotated[Path, typer.Option(help="Folder of results.jsonl.")] = Path("runs/whole"),
-    labels: Annotated[
-        Path | None, typer.Option(help="labels.jsonl of a run, for the figure by class.")
-    ] = None,
 ) -> None:
     """Print the table of a folder's results and draw how imputed labels learn."""
     lines = read_lines(out / "results.jsonl")
     typer.echo(results_table([line for line in lines if "test_error" in line]))
     learned = [line for line in lines if "imputed_accuracy" in line["curve"]]
     draw_labels([line for line in learned if line["seed"] == 0], out / "imputed-labels.png")
-    if labels is not None:
-        draw_classes(read_lines(labels), CLASSES, out / "imputed-labels-by-class.png")
 
 
 @commands.command(epilog="Example: slopes --out results/whole-cifar10")
@@ -75,9 +67,8 @@ def slopes(
     """Measure what one slope says of a label, with a network that is half trained."""
     torch.set_num_threads(1)
     found = slope_accuracy(Settings(visits=2.5, weight_decay=0.5, learning_rate=8e-3), data)
-    out.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(line) + "\n" for line in found)
-    (out / "slopes.jsonl").write_text(text)
+    write_whole(out / "slopes.jsonl", text.encode())
     typer.echo(text, nl=False)
 
 

@@ -17,10 +17,10 @@ from torch.nn import functional as F
 from experiments.whole.settings import Settings
 from experiments.whole.trial import Task, recipe
 
-IMAGES, STEPS = 2_000, 3  # random ones; steps that are timed together
+IMAGES, UNLABELED, STEPS = 2_000, 45_000, 3  # random ones; of a visit; timed together
 
 
-def visit_cost(settings: Settings, rounds: int = 10, unlabeled: int = 45_000) -> dict[str, float]:
+def visit_cost(settings: Settings, rounds: int) -> dict[str, float]:
     """Seconds of one core for a visit of all unlabeled images, and for its convolutions alone."""
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (IMAGES, 3, 32, 32), generator=generator, dtype=torch.uint8)
@@ -41,7 +41,7 @@ def visit_cost(settings: Settings, rounds: int = 10, unlabeled: int = 45_000) ->
             began = time.process_time()
             work()
             best[name] = min(best[name], time.process_time() - began)
-    visit = unlabeled / settings.unlabeled_batch
+    visit = UNLABELED / settings.unlabeled_batch  # steps
     found = {"step": visit * best["step"] / STEPS, "convolutions": visit * best["convolutions"]}
     return {name: round(seconds, 1) for name, seconds in found.items()} | {
         "ratio": round(found["step"] / found["convolutions"], 2)

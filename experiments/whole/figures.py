@@ -57,29 +57,13 @@ def draw_labels(lines: Sequence[Line], path: Path) -> None:
         name = _described(line, lines).replace("_", " ")
         accuracy = [100 * (1 - error) for error in curve["validation_error"]]
         left.plot(visits, accuracy, color=color, linestyle="--")
-        if "imputed_accuracy" in curve:
-            labels = [100 * value for value in curve["imputed_accuracy"]]
-            left.plot(visits, labels, color=color, label=name)
-            right.plot(visits, curve["lga/cosine"], color=color, label=name)
+        labels = [100 * value for value in curve["imputed_accuracy"]]
+        left.plot(visits, labels, color=color, label=name)
+        right.plot(visits, curve["lga/cosine"], color=color, label=name)
     left.set(xlabel="visits of each unlabeled image", ylim=(30, 90))
     left.set_ylabel("imputed labels right (%); dashed: the model")
     right.set(xlabel="visits of each unlabeled image", ylabel="cosine of $g_\\ell$ and $g_u$")
     right.axhline(0, color="grey", linewidth=0.5)
     for axes in (left, right):
         axes.legend(fontsize="x-small", frameon=False)
-    save(figure, path)
-
-
-def draw_classes(labels: Sequence[Line], classes: Sequence[str], path: Path) -> None:
-    """Draw the accuracy of imputed labels over visits, class by class."""
-    latest = {line["step"]: line for line in labels}  # a resumed run repeats some steps
-    seen = [latest[step] for step in sorted(latest)]
-    figure, (axes,) = canvas(1, 1, (6, 3.6))
-    visits = [line["visits"] for line in seen]
-    for place, name in enumerate(classes):
-        right = [100 * line["right_by_class"][place] for line in seen]
-        axes.plot(visits, right, color=f"C{place}", label=name)
-    axes.plot(visits, [100 * line["right"] for line in seen], "k--", label="all")
-    axes.set(xlabel="visits of each unlabeled image", ylabel="imputed labels right (%)")
-    axes.legend(fontsize="x-small", frameon=False, ncols=2)
     save(figure, path)

@@ -15,13 +15,14 @@ from labelgrad.labels.rules import Rule
 from labelgrad.losses import Loss
 
 LEAST = 1e-30
+LEAD = 5.67  # the largest difference of log-odds between two classes
 
 
 class ForgettingEvidence(Rule):
     """Labels by the evidence of their recent slopes: a row is (w, Σ g, Σ ‖g‖²), with decay.
 
     With t = −Σ g / √(Σ ‖g‖²), where a slope counts `decay` times less with each later visit,
-    w = scale · t·|t|. No class leads another by more than `lead`.
+    w = scale · t·|t|. No class leads another by more than `LEAD`.
 
     Parameters
     ----------
@@ -29,8 +30,6 @@ class ForgettingEvidence(Rule):
         Log-odds per squared standard error.
     decay : float
         Factor of the older slopes at each visit; 1 forgets nothing.
-    lead : float
-        Largest difference of log-odds between two classes.
 
     Examples
     --------
@@ -45,11 +44,11 @@ class ForgettingEvidence(Rule):
 
     metric_power = 0.25
 
-    def __init__(self, scale: float = 5.0, decay: float = 0.8, lead: float = 5.67):
-        self.scale, self.decay, self.lead = scale, decay, lead
+    def __init__(self, scale: float = 5.0, decay: float = 0.8):
+        self.scale, self.decay = scale, decay
 
     def __repr__(self) -> str:
-        return f"ForgettingEvidence(scale={self.scale}, decay={self.decay}, lead={self.lead})"
+        return f"ForgettingEvidence(scale={self.scale}, decay={self.decay})"
 
     def step(self, values: Tensor, slope: Tensor, step: int, loss: Loss) -> None:
         """Add the slopes of a visit, in place."""
@@ -60,4 +59,4 @@ class ForgettingEvidence(Rule):
         squares.mul_(self.decay**2).add_(slope.square().sum(-1, keepdim=True))
         statistic = -total / squares.sqrt().clamp_min(LEAST)
         odds = self.scale * statistic * statistic.abs()
-        w.copy_((odds - odds.amax(-1, keepdim=True)).clamp_min(-self.lead))
+        w.copy_((odds - odds.amax(-1, keepdim=True)).clamp_min(-LEAD))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -14,13 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.common import revision
+from experiments.common import Line, revision
 from experiments.datasets.image_sets import load
 from experiments.paper.splits import split_rows
 from experiments.whole.methods import objective
 from experiments.whole.network import FastNet, whitening_filters
 from experiments.whole.settings import MIRRORED, VALIDATION, Settings
-from labelgrad import LGA
 from labelgrad.augment.views import ImageViews
 from labelgrad.training.batches import Examples, TensorBatches
 from labelgrad.training.recipe import Recipe, Run
@@ -28,7 +26,6 @@ from labelgrad.training.recipe import Recipe, Run
 SAMPLE = 2_000  # images whose patches the stem whitens
 CHECKPOINTS = 0.05  # fraction of the steps between two of them
 MEASURES = ("error", "loss", "ece")
-Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -87,12 +84,8 @@ class Task:
         """The task of a trial: the split depends on the seed alone."""
         found = load(settings.data, folder, rebuilt=settings.data == "svhn")
         images, classes = found.train
-        rows = split_rows(
-            classes,
-            labels=settings.labels,
-            seed=settings.seed,
-            validation=VALIDATION[settings.data],
-        )
+        given = {"labels": settings.labels, "seed": settings.seed}
+        rows = split_rows(classes, **given, validation=VALIDATION[settings.data])
         width, smoothing = len(found.classes), settings.label_smoothing
         targets = F.one_hot(classes, width) * (1 - smoothing) + smoothing / width
         parts = rows.labeled, rows.unlabeled, rows.validation
@@ -155,7 +148,7 @@ class Trial:
         examples: dict[str, Any] = {"validation": rows}
         if test:
             examples["test"] = Examples(*task.test, transform=as_inputs)
-        self.settings, self.task, self.folder, self.command = settings, task, folder, ""
+        self.settings, self.task = settings, task
         made = recipe(settings, task, device)
         self.run: Run = made.run(
             folder=folder,
@@ -172,33 +165,11 @@ class Trial:
                 continue
             done = self.run.trainer.index - first
             left = (self.run.steps - self.run.trainer.index) / done * (time.monotonic() - began)
-            self._write_labels(record["step"])
             yield record | {"visits": self.visits(record["step"]), "seconds_left": round(left)}
 
     def visits(self, step: int) -> float:
         """How often each unlabeled image was drawn up to a step."""
         return round(step * self.settings.unlabeled_batch / len(self.task.unlabeled), 2)
-
-    def _write_labels(self, step: int) -> None:
-        """Add the accuracy of imputed labels by class to `labels.jsonl`."""
-        true = self.task.classes[self.task.unlabeled]
-        hidden = ~torch.isin(self.task.unlabeled, self.task.labeled)
-        for term in self.run.trainer.objective.leaves():
-            if not isinstance(term, LGA):
-                continue
-            labels = term.table.labels()
-            right = (labels.argmax(-1) == true).double()
-            found = {
-                "step": step,
-                "visits": self.visits(step),
-                "right": _mean(right[hidden]),
-                "confidence": _mean(labels.amax(-1)[hidden]),
-                "right_by_class": [
-                    _mean(right[hidden & (true == k)]) for k in range(len(labels[0]))
-                ],
-            }
-            with (self.folder / "labels.jsonl").open("a") as file:
-                file.write(json.dumps(found) + "\n")
 
     @property
     def line(self) -> Line:
@@ -226,10 +197,5 @@ class Trial:
             "seconds": round(self.run.seconds),
             "settings": asdict(self.settings),
             "curve": {n: [round(r[n], 5) for r in seen] for n in curve if n in seen[-1]},
-            "command": self.command,
             "revision": revision()["revision"],
         }
-
-
-def _mean(values: Tensor) -> float:
-    return round(float(values.mean()), 5)

@@ -1,6 +1,5 @@
 """The synthetic shells, by the paper's definition."""
 
-import pytest
 import torch
 
 from experiments.datasets.shells import shells
@@ -39,8 +38,3 @@ def test_directions_have_no_preference():
 def test_one_seed_one_set():
     assert torch.equal(draw(100, seed=3)[0], draw(100, seed=3)[0])
     assert not torch.equal(draw(100, seed=3)[0], draw(100, seed=4)[0])
-
-
-def test_no_points_is_an_error():
-    with pytest.raises(ValueError, match="at least one point"):
-        draw(0)

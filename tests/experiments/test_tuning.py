@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from experiments.paper.numbers import paper_curve
+from experiments.paper.numbers import paper_curves
 from experiments.paper.synthetic import Settings
 from experiments.paper.synthetic_tuning import (
     HOPELESS,
@@ -41,7 +41,7 @@ def test_neighbours_differ_in_the_one_setting_they_name():
 
 
 def test_the_paper_is_at_no_distance_from_itself():
-    curve = paper_curve("synthetic_loss", "lga")
+    curve = paper_curves("synthetic_loss")["lga"]
     lines = [{"step": s, "loss": m} for s, m in zip(curve.x, curve.mean, strict=True)]
     assert distance(lines, "loss") == 0
     lines = [line | {"loss": line["loss"] + (-1) ** i} for i, line in enumerate(lines)]
@@ -50,7 +50,7 @@ def test_the_paper_is_at_no_distance_from_itself():
 
 @pytest.mark.parametrize(("shift", "given_up"), [(-0.2, True), (0.2, False), (-0.1, False)])
 def test_only_a_trial_far_behind_is_given_up(shift, given_up):
-    curve = paper_curve("synthetic_accuracy", "lga")
+    curve = paper_curves("synthetic_accuracy")["lga"]
     points = zip(curve.x[:9], curve.mean, strict=False)
     lines = [{"step": step, "accuracy": mean + shift} for step, mean in points]
     assert abs(shift) > HOPELESS or not given_up

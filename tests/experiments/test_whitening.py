@@ -122,18 +122,5 @@ def test_a_file_under_the_name_of_another_is_not_used(tmp_path):
 
 def test_a_folder_that_is_a_file_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match=r"could not be written to .*; make room there, or name"):
+    with pytest.raises(OSError, match=r"could not be written .*; nothing was left"):
         fit_once(images(), tmp_path / "file")
-
-
-def test_wrong_images_are_refused():
-    whiten = ZCA.fit(images())
-    with pytest.raises(ValueError, match=r"the shape \(2, 3, 4\) of those .* got \(3, 2, 4\)"):
-        whiten(images().view(-1, 3, 2, 4))  # as many numbers, in another order
-    for x in (torch.zeros(5), torch.zeros(1, *SHAPE), torch.zeros(5, 0)):
-        with pytest.raises(ValueError, match="at least two images"):
-            ZCA.fit(x)
-    with pytest.raises(ValueError, match="NaN or infinity"):
-        ZCA.fit(torch.full((3, *SHAPE), float("nan")))
-    with pytest.raises(ValueError, match="positive `regularizer`, got 0"):
-        ZCA.fit(images(), regularizer=0)
