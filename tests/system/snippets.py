@@ -90,6 +90,7 @@ def make_quick(monkeypatch) -> None:
     for module in (networks, estimators):
         monkeypatch.setattr(module, "REGRESSION_STEPS", (FEW, FEW))
     monkeypatch.setattr(distillation, "TABLE_STEPS", FEW)
+    monkeypatch.setattr("labelgrad.sklearn.STEPS", FEW)
     known = dict(methods.every_method()) | methods._registered  # what a page adds goes with it
     monkeypatch.setattr("labelgrad.methods._registered", known)
     monkeypatch.setattr(registry, "BASE_MODELS", dict(registry.BASE_MODELS))
