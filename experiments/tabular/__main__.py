@@ -15,7 +15,7 @@ from experiments.tabular.data import SETS, VALUES, Draw, Sources, set_names, str
 from experiments.tabular.demo import run_demo
 from experiments.tabular.label_rules import METHODS, SETTINGS, rule_trial, show_label_rules
 from experiments.tabular.leaderboard import LEAST, show
-from experiments.tabular.methods import TITLES, fits_for
+from experiments.tabular.methods import TITLES, available, fits_for
 
 commands = commands_for(
     "The experiments on small tables. After an interruption the same command continues."
@@ -60,7 +60,7 @@ def bench(
 ) -> None:
     """Compare the ensemble and LGA with baselines, on small data sets and on your own tables."""
     asked = listed(methods)
-    check_choice("--methods", TITLES, *asked)
+    check_choice("--methods", list(filter(available, TITLES)), *asked)
     folder = tables.absolute() if tables else None
     sources = Sources(data, folder, target, listed(regression))
     names, draw = set_names(sources, listed(sets)), Draw(labels_per_class, at_random, labels)

@@ -1,12 +1,14 @@
 """The methods of the bench: baselines of scikit-learn and CatBoost, and ours.
 
 Each baseline has one set of settings for every table, chosen with care: what needs tuning is tuned
-by cross-validation within the labels. Only this file knows the estimators of `labelgrad`.
+by cross-validation within the labels. Only this file knows the estimators of `labelgrad`. TabPFN is
+among them where the environment variable TABPFN_V1 is the path of its weights.
 """
 
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ STRENGTHS = np.logspace(-3, 2, 11)  # C of the logistic regression, 1 / α of ri
 MOST_FOLDS, NEIGHBOURS = 4, 10
 # Of gradient boosting; the usual 20 rows of a leaf would be all labels there are.
 BOOSTING = {"min_samples_leaf": 3, "early_stopping": False}
+TABPFN = os.environ.get("TABPFN_V1", "")
 SEMI_SUPERVISED = ("self-training", "label-spreading-knn", "label-spreading-rbf")
 
 
@@ -41,6 +44,8 @@ def _classifiers(rows: Rows, seed: int) -> dict[str, Callable[[], Any]]:
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
     from sklearn.svm import SVC
+
+    from experiments.tabular.tabpfn import TabPFN
 
     counts, labeled = np.bincount(rows.y[rows.given]), np.arange(int(rows.given.sum()))
     width, fewest = rows.x.shape[1], int(counts[counts > 0].min())
@@ -64,6 +69,7 @@ def _classifiers(rows: Rows, seed: int) -> dict[str, Callable[[], Any]]:
         "catboost": lambda: _catboost("CatBoostClassifier", seed),
         "gaussian-process": lambda: gaussian_process.GaussianProcessClassifier(kernel, **drawn),
         "svm": lambda: CalibratedClassifierCV(SVC(), cv=platt, ensemble=False),
+        "tabpfn": lambda: TabPFN(TABPFN, **drawn),
         "self-training": lambda: semi_supervised.SelfTrainingClassifier(logistic),
         "label-spreading-knn": lambda: spreading(**nearest),
         "label-spreading-rbf": lambda: spreading(**by_distance),
@@ -174,6 +180,19 @@ def _ensemble(rows: Rows, seed: int) -> list[Predictions]:
     return [*found, predicted("pool-without-lga", model.without(*lga), rows)]
 
 
+def _with_tabpfn(rows: Rows, seed: int) -> list[Predictions]:
+    """The ensemble with one more base model."""
+    from experiments.tabular.tabpfn import TabPFN
+    from labelgrad.auto.estimators import StackedClassifier
+
+    model = StackedClassifier(
+        predictor="ensemble",  # a student would ask TabPFN about thousands of mixed rows
+        estimators={"tabpfn": TabPFN(TABPFN, random_state=seed)},
+        random_state=seed,
+    )
+    return [predicted("pool-with-tabpfn", model.fit(rows.x, rows.partial), rows)]
+
+
 def lga(rows: Rows, seed: int, **options: Any) -> list[Predictions]:
     """LGA alone."""
     return [predicted("lga", _network(rows, seed, options).fit(rows.x, rows.partial), rows)]
@@ -202,6 +221,7 @@ BASELINES = {
     "catboost": "CatBoost",
     "gaussian-process": "Gaussian process",
     "svm": "support vectors",
+    "tabpfn": "TabPFN v1",
     "k-neighbours": "nearest neighbours",
     "self-training": "self-training",
     "label-spreading-knn": "label spreading, neighbours",
@@ -211,6 +231,7 @@ OURS = {
     "pool": "ensemble",
     "student": "student",
     "pool-without-lga": "ensemble without LGA",
+    "pool-with-tabpfn": "ensemble with TabPFN v1",
     "lga": "LGA",
     "supervised-network": "supervised network",
 }
@@ -218,9 +239,11 @@ TITLES = BASELINES | OURS
 ONE_TASK = {"ridge": "regression", "k-neighbours": "regression"} | dict.fromkeys(
     ("logistic-regression", "logistic-regression-cv", *SEMI_SUPERVISED), "classification"
 )
+ONE_TASK |= dict.fromkeys(("tabpfn", "pool-with-tabpfn"), "classification")
 FITS: dict[str, Callable[[Rows, int], list[Predictions]]] = {
     **{name: _baseline(name) for name in BASELINES},
     "pool": _ensemble,
+    "pool-with-tabpfn": _with_tabpfn,
     "lga": lga,
     "supervised-network": supervised_network,
 }
@@ -239,8 +262,15 @@ def fits_for(task: str, methods: tuple[str, ...] = ()) -> list[str]:
         for name in FITS
         if name in wanted
         and ONE_TASK.get(name, task) == task
-        and (name != "catboost" or find_spec("catboost") is not None)
+        and available(name)
     ]
+
+
+def available(method: str) -> bool:
+    """Whether what the method needs is on this machine."""
+    if "tabpfn" in method:
+        return bool(TABPFN)
+    return method != "catboost" or find_spec("catboost") is not None
 
 
 @contextmanager

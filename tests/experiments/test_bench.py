@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import gmean, rankdata
 
 from experiments.tabular.bench import bench_trial, clipped, scores
@@ -28,6 +29,7 @@ from experiments.tabular.methods import (
     predicted,
     undisturbed,
 )
+from experiments.tabular.tabpfn import TabPFN, Transformer
 from labelgrad import LGAClassifier, StackedClassifier
 from tests.experiments.command import experiment, one_sentence
 
@@ -348,3 +350,16 @@ def test_one_fit_of_the_ensemble_gives_three_methods(monkeypatch):
     assert not [line for line in lines if "why" in line]
     assert set(lines[0]["weights"]) == set(MODELS)
     assert lines[0]["loss"] != pytest.approx(lines[1]["loss"], abs=1e-3)
+
+
+def test_tabpfn_predicts_each_row_from_the_labeled_rows_alone(tmp_path):
+    torch.manual_seed(0)
+    weights = {f"module.{name}": value for name, value in Transformer().state_dict().items()}
+    torch.save((weights,), tmp_path / "weights")
+    rows = blobs(rows=40)
+    model = TabPFN(str(tmp_path / "weights")).fit(rows.x[:20], rows.y[:20])
+    found = model.predict_proba(rows.x[20:])
+    assert np.allclose(found.sum(1), 1)
+    assert np.allclose(model.predict_proba(rows.x[25:27]), found[5:7], atol=1e-6)
+    other = TabPFN(str(tmp_path / "weights")).fit(rows.x[:20], rows.y[:20][::-1])
+    assert not np.allclose(other.predict_proba(rows.x[20:]), found, atol=1e-3)
