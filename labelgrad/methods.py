@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from importlib import import_module
+from inspect import signature
 from pkgutil import iter_modules
 
 from labelgrad.losses import CrossEntropy, Loss
@@ -79,6 +80,12 @@ class Method:
         known = _registered.get(self.name)
         if known is not None and known.build.__module__ != build.__module__:
             raise ValueError(f"there is a method {self.name!r} already; choose another name.")
+        _, *settings = signature(build).parameters.values()
+        if bare := [setting.name for setting in settings if setting.default is setting.empty]:
+            raise ValueError(
+                f"the settings of a method need defaults, and {', '.join(bare)} of {self.name!r} "
+                f"has none; add one."
+            )
         self.build, self.views = build, self.views or self.strong_views
         _registered[self.name] = self
         return build

@@ -45,7 +45,7 @@ WHITENED_RADIUS, RADIUS = {"cifar10": 6.0}, 1.0
 # the true labels stays as it was found.
 LEARNING_RATE = SearchRange(1e-3, 3e-4, 1e-2)
 # The best of four trials of each term: `tune fashion-mnist`, 1,000 labels;
-# docs/picture-methods.md.
+# docs/image-methods.md.
 _ALIGNED = {"lga": {"speed": 0.231}, "supervised": {"weight": 1.0}}
 _CERTAIN = {"lga-certain": {"speed": 0.231}, "supervised": {"weight": 1.0}}
 TUNED = {

@@ -260,9 +260,7 @@ def fits_for(task: str, methods: tuple[str, ...] = ()) -> list[str]:
     return [
         name
         for name in FITS
-        if name in wanted
-        and ONE_TASK.get(name, task) == task
-        and available(name)
+        if name in wanted and ONE_TASK.get(name, task) == task and available(name)
     ]
 
 

@@ -66,13 +66,13 @@ class Evaluation:
     """All scores on held-out labels.
 
     >>> ensemble = Score("ensemble", "ensemble", Interval(0.1, 0.05, 0.2), 0.3)
+    >>> student = Score("student", "student", Interval(0.1, 0.05, 0.2), 0.3)
     >>> linear = Score("linear", "labels-only", Interval(0.3, 0.2, 0.4), 0.6)
     >>> graph = Score("neighbours", "unlabeled", Interval(0.2, 0.1, 0.3), 0.4)
     >>> evaluation = Evaluation(
     ...     task="classification",
     ...     examples=40,
-    ...     scores=(linear, graph, ensemble),
-    ...     kept="ensemble",
+    ...     scores=(linear, graph, ensemble, student),
     ...     best_supervised="linear",
     ...     difference=Interval(0.2, 0.1, 0.3),
     ... )
@@ -83,7 +83,6 @@ class Evaluation:
     task: str
     examples: int  # held-out labels
     scores: tuple[Score, ...]
-    kept: str  # the name of the model that is saved
     majority_error: float | None = None  # of the majority class, or of the mean value
     best_supervised: str | None = None  # the best that uses labels only
     difference: Interval | None = None  # its error minus the ensemble's, paired
@@ -96,9 +95,9 @@ class Evaluation:
     @property
     def summary(self) -> str:
         """Whether the unlabeled data improved on the best supervised model, in one sentence."""
-        kept = self.score(self.kept).error
-        own = f" ({shown_error(kept.value, self.task)})" if kept is not None else ""
-        end = f"the {self.kept}{own} is kept"
+        saved = self.score(STUDENT).error
+        own = f" ({shown_error(saved.value, self.task)})" if saved is not None else ""
+        end = f"the saved model is the student{own}"
         if not self.examples:
             return f"No label could be held out, so no model was evaluated; {end}."
         figures = [("the ensemble", self.score(ENSEMBLE).error)]
@@ -143,15 +142,15 @@ class Evaluation:
         -------
         polars.DataFrame
             With the columns model, group, error, error_low, error_high, loss, calibration_error,
-            weight, seconds and kept.
+            weight and seconds.
         """
         rows = []
         for score in sorted(self.scores, key=lambda s: np.inf if s.loss is None else s.loss):
             error = (None,) * 3 if score.error is None else astuple(score.error)
             figures = (score.loss, score.calibration_error, score.weight, score.seconds)
-            rows.append((score.name, score.group, *error, *figures, score.name == self.kept))
+            rows.append((score.name, score.group, *error, *figures))
         types: dict[str, Any] = {"model": pl.String, "group": pl.String}
-        types |= dict.fromkeys(FIGURES, pl.Float64) | {"kept": pl.Boolean}
+        types |= dict.fromkeys(FIGURES, pl.Float64)
         return pl.DataFrame(rows, types, orient="row")
 
 
@@ -169,7 +168,7 @@ def evaluate(ensemble: Ensemble, student: Student, *, seed: int = 0) -> Evaluati
     ensemble : Ensemble
         With the base models.
     student : Student
-        The model that is kept.
+        The model that is saved.
     seed : int
         Seeds the bootstrap.
 
@@ -191,7 +190,7 @@ def evaluate(ensemble: Ensemble, student: Student, *, seed: int = 0) -> Evaluati
     if student.out_of_fold is not None:
         predictions[STUDENT] = student.out_of_fold
     if not len(y):
-        return Evaluation(task.name, 0, tuple(scores), STUDENT)
+        return Evaluation(task.name, 0, tuple(scores))
     groups = ensemble.folds.group
     unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
     units = int(unit.max()) + 1
@@ -211,7 +210,7 @@ def evaluate(ensemble: Ensemble, student: Student, *, seed: int = 0) -> Evaluati
         one, other = predictions[best], ensemble.out_of_fold
         value = task.error(one, y, importance) - task.error(other, y, importance)
         difference = _quantiles(value, held_out.errors(one) - held_out.errors(other))
-    found = Evaluation(task.name, len(y), tuple(scores), STUDENT, majority, best, difference)
+    found = Evaluation(task.name, len(y), tuple(scores), majority, best, difference)
     return replace(found, calibration=student.calibration)
 
 

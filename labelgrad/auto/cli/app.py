@@ -99,7 +99,7 @@ def fit(data: str | None, out: Path | None, resume: bool, dask: str | None, **op
 
 def print_leaderboard(console: Terminal, evaluation: Evaluation) -> None:
     """The leaderboard in 80 columns."""
-    from labelgrad.auto.evaluation import shown_error
+    from labelgrad.auto.evaluation import STUDENT, shown_error
 
     rows = []
     for row in evaluation.leaderboard().rows(named=True):
@@ -112,7 +112,7 @@ def print_leaderboard(console: Terminal, evaluation: Evaluation) -> None:
             None if row[name] is None else f"{row[name]:.{digits}f}"
             for name, digits in (("loss", 3), ("weight", 2), ("seconds", 1))
         )
-        rows.append((row["model"] + " *" * row["kept"], error, loss, weight, seconds))
+        rows.append((row["model"] + " *" * (row["model"] == STUDENT), error, loss, weight, seconds))
     title = f"On {evaluation.examples} held-out labels; * is saved"
     console.table(title, ("model", "error (95 % interval)", "loss", "weight", "seconds"), rows)
 

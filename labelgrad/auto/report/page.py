@@ -182,7 +182,7 @@ def _leaderboard(evaluation: Evaluation, form: Format) -> dict[str, Any]:
 
 
 def _held_out(result: Result) -> dict[str, Any]:
-    """Calibration and mistakes of the kept model, or of the ensemble where it was not scored."""
+    """Calibration and mistakes of the saved model, or of the ensemble where it was not scored."""
     context: dict[str, Any] = {"calibration": None, "confusion": None, "pairs": [], "scatter": None}
     y, task, predictions = result.held_out.y, result.task, result.held_out.predictions
     if not len(y):

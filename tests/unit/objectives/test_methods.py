@@ -17,7 +17,7 @@ from labelgrad import (
     PseudoLabel,
     Step,
 )
-from labelgrad.methods import Problem, every_method, method
+from labelgrad.methods import Problem, every_method, method, register
 from tests.conftest import WIDTH, make_step
 
 
@@ -162,3 +162,8 @@ def test_settings_replace_a_terms_own():
 def test_every_setting_of_every_method_has_a_default(name):
     problem = Problem(rows=100, width=10, batch_size=50, steps=1000)
     assert repr(every_method()[name].build(problem)) in repr(method(name, problem))
+
+
+def test_a_method_needs_a_default_for_each_of_its_settings():
+    with pytest.raises(ValueError, match=r"defaults, and speed of 'bare'"):
+        register("bare", "ours", passes=0)(lambda problem, speed: None)
