@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from labelgrad.auto.stacking import Ensemble
 
 LABELS_ONLY, UNLABELED, ENSEMBLE, STUDENT = "labels-only", "unlabeled", "ensemble", "student"
+USE = "Next: use the labels that are confident enough for you, or audit them for a guarantee"
+PLAIN = "Next: {0} alone may be enough (--base-models {0!r})"
+LABEL_MORE = "Next: label more examples"
 FIGURES = ("error", "error_low", "error_high", "loss", "calibration_error", "weight", "seconds")
 RESAMPLES, LEVEL = 2000, 0.95
 TEMPERATURE_PENALTY = 50.0  # labels; the ensemble that teaches a student is calibrated already
@@ -94,46 +97,52 @@ class Evaluation:
 
     @property
     def summary(self) -> str:
-        """Whether the unlabeled data improved on the best supervised model, in one sentence."""
+        """Whether unlabeled data improved on the best supervised model, and what to do next."""
         saved = self.score(STUDENT).error
         own = f" ({shown_error(saved.value, self.task)})" if saved is not None else ""
         end = f"the saved model is the student{own}"
         if not self.examples:
-            return f"No label could be held out, so no model was evaluated; {end}."
-        figures = [("the ensemble", self.score(ENSEMBLE).error)]
+            return f"No label could be held out, so no model was evaluated; {end}. {LABEL_MORE}."
+        ensemble, (finding, advice) = self.score(ENSEMBLE).error, self._finding
+        figures = [("the ensemble", ensemble)]
         if self.best_supervised is not None:
             figures.append((self.best_supervised, self.score(self.best_supervised).error))
         if self.majority_error is not None:
             what = "majority class" if self.task == Classification.name else "mean value"
             figures.append((f"the {what}", Interval(self.majority_error, 0, 0)))
+            if ensemble is not None and ensemble.high >= self.majority_error:
+                advice = f"{LABEL_MORE}, for the ensemble may be no better than the {what}"
         errors = ", ".join(
             f"{shown_error(error.value, self.task)} for {name}" for name, error in figures if error
         )
-        found = f"error {errors}, on {self.examples} held-out labels; {end}."
-        return f"{self._finding}: {found}"
+        return f"{finding}: error {errors}, on {self.examples} held-out labels; {end}. {advice}."
 
     @property
-    def _finding(self) -> str:
+    def _finding(self) -> tuple[str, str]:
         if self.difference is None:
-            return "The ensemble was evaluated"
+            return "The ensemble was evaluated", USE
         if not any(score.group == UNLABELED for score in self.scores):
-            return "No base model used unlabeled data"
+            return "No base model used unlabeled data", USE
         models = [score for score in self.scores if score.weight is not None]
         used = [score for score in models if score.weight]
         if len(used) == 1 < len(models):
             alone = f"tacking is no better than {used[0].name} alone"
-            helped = used[0].group != LABELS_ONLY
-            return f"S{alone}" if helped else f"The unlabeled data did not help, and s{alone}"
+            if used[0].group != LABELS_ONLY:
+                return f"S{alone}", USE
+            return f"The unlabeled data did not help, and s{alone}", PLAIN.format(used[0].name)
         if self.difference.low > 0:
-            return "The unlabeled data improved on the best supervised model"
-        if self.difference.high < 0:
-            return "The unlabeled data made the predictions worse than the best supervised model"
-        if self.difference.value > 0:
+            return "The unlabeled data improved on the best supervised model", USE
+        losses = [self.score(name).loss or 0.0 for name in (ENSEMBLE, str(self.best_supervised))]
+        if (self.difference.value, losses[1] - losses[0]) > (0, 0):
             return (
                 "The unlabeled data may have improved on the best supervised model, but the "
                 "difference is within chance"
-            )
-        return "The unlabeled data did not improve on the best supervised model"
+            ), USE
+        worse = (
+            "made the predictions worse than" if self.difference.high < 0 else "did not improve on"
+        )
+        plain = PLAIN.format(self.best_supervised)
+        return f"The unlabeled data {worse} the best supervised model", plain
 
     def leaderboard(self) -> pl.DataFrame:
         """The scores as a table, the lowest loss first.

@@ -323,6 +323,11 @@ def test_the_evaluation_tells_what_came_of_it(classes: Fits) -> None:
     alone = {"linear": 0.0, "extra trees": 1.0, "neighbours": 0.0}
     chosen = evaluate(replace(classes[0].ensemble, weights=alone), classes[0].student)
     assert "stacking is no better than extra trees alone" in chosen.summary
+    assert chosen.summary.endswith(
+        "Next: extra trees alone may be enough (--base-models 'extra trees')."
+    )
+    guessing = replace(evaluation, majority_error=0.01).summary
+    assert guessing.endswith("the ensemble may be no better than the majority class.")
     assert evaluation.score("student").error is not None
 
 
