@@ -52,7 +52,7 @@ ESTIMATORS = (
     _family("extra trees", "sklearn.ensemble.ExtraTrees", "trees", **TREES),
     EstimatorModel("gaussian process", e.gaussian_classifier, e.gaussian_regressor),
     _family("catboost", "catboost.CatBoost", **CATBOOST),
-    _family("tabicl", "tabicl.TabICL", **SEEDED),
+    _family("tabicl", "tabicl.TabICL", allow_auto_download=False, **SEEDED),
     # Baselines for comparisons, which are not stacked by default.
     EstimatorModel(
         "logistic regression", partial(e.build, f"{LINEAR}.LogisticRegression", max_iter=500)
