@@ -145,7 +145,7 @@ def _band(panel: Any, curve: Curve, color: str, style: str, label: str) -> None:
 
 
 def draw_shells(x: Tensor, y: Tensor, out: Path) -> None:
-    """The points of a plane, coloured by class."""
+    """The points of a plane, colored by class."""
     figure, (panel,) = canvas(1, 1, (6, 6))
     colors = ("#1b4f8f", "#e08a00", "#3a8f4c", "#c8102e", "#7d4fa8")
     for kind, color in enumerate(colors):

@@ -215,7 +215,7 @@ def show(lines: Sequence[Line], out: Path, command: str) -> None:
 
 
 def _draw(board: Leaderboard, quantity: str, path: Path) -> None:
-    """A cell for every data set and method, coloured by its ratio to the best baseline there."""
+    """A cell for every data set and method, colored by its ratio to the best baseline there."""
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
     ratios, places = board.ratios(quantity), board.ranks(quantity).sort_values()

@@ -61,7 +61,7 @@ class ImageViews:
         return moved + self.noise * normal_like(moved, generator) if self.noise else moved
 
     def strong(self, x: Tensor, generator: Generator = None) -> Tensor:
-        """A weak view, recoloured, moved and partly blanked."""
+        """A weak view, recolored, moved and partly blanked."""
         weak = self.weak(x, generator)
         scaled = ((weak - self.low) / (self.high - self.low)).clamp(0, 1)
         changed = rand_augment(scaled, generator=generator)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TASKS = ("classification", "regression")
 DATE_ORDERS = ("day-first", "month-first")
 LABEL_SAMPLINGS = ("random", "by-class", "unknown")
+# May come as a path, or as the number of a column.
+TEXTS = ("target", "id", "method", "labels", "unlabeled_value", "cache", "weak_labels")
 OWN = "own"  # what a saved configuration has for an object that only Python can hand over
 
 
@@ -44,16 +46,16 @@ class FitConfig:
     # Data
     target: str | None = option(None, "Column of a table that holds the labels.", metavar="COLUMN")
     id: str | None = option(
-        None, "Column of a table that names its rows, and is no feature.", metavar="COLUMN"
+        None, "Column of a table that names its rows; not a feature.", metavar="COLUMN"
     )
-    ignore: tuple[str, ...] = option((), "Columns that are no features.", metavar="COLUMN,…")
+    ignore: tuple[str, ...] = option((), "Columns that are not features.", metavar="COLUMN,…")
     labels: str | None = option(None, "CSV file with the columns file and label.", metavar="FILE")
     unlabeled: str | None = option(
         None, "Table or folder with more examples, whose labels are not used.", metavar="PATH"
     )
     unlabeled_value: str | None = option(
         None,
-        "What labels hold where there is none, such as unknown; '' if all are classes.",
+        "Value that means no label, such as unknown; '' if all values are classes.",
         metavar="VALUE",
     )
     task: str | None = option(None, "Guessed from the labels by default.", choices=TASKS)
@@ -125,7 +127,7 @@ class FitConfig:
             object.__setattr__(self, name, listed_names(getattr(self, name)))
         groups = self.groups if isinstance(self.groups, str | None) else [*map(str, self.groups)]
         object.__setattr__(self, "groups", tuple(groups) if isinstance(groups, list) else groups)
-        for name in ("labels", "unlabeled_value", "cache", "weak_labels"):
+        for name in TEXTS:
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else str(value))
         if self.unlabeled is not None:  # it is read again when the run is opened elsewhere
@@ -218,7 +220,8 @@ def listed_names(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if given is None:
         return None
     listed = given.split(",") if isinstance(given, str) else given
-    return tuple(name.strip() for name in listed if name.strip() not in ("", "none"))
+    names = (str(name).strip() for name in listed)
+    return tuple(name for name in names if name not in ("", "none"))
 
 
 def _plain(value: Any) -> Any:

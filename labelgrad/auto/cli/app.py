@@ -40,8 +40,8 @@ NO_MEMORY = ("failed to map segment", "allocate memory", "not enough memory", "o
 def app(debug: bool) -> None:
     """Semi-supervised learning: few labels, many unlabeled examples.
 
-    Fits and stacks base models, distils them into one network, labels every example, and says how
-    far the labels can be trusted.
+    Fits and stacks base models, distills them into one network, labels every example, and reports
+    how far the labels can be trusted.
     """
 
 
@@ -119,7 +119,7 @@ def print_leaderboard(console: Terminal, evaluation: Evaluation) -> None:
 
 @app.command(epilog="Example: labelgrad compare pets.csv --target kind --models linear,lga")
 @click.argument("data", type=click.Path())
-@click.option("--models", metavar="NAME,…", help="Base models and methods. [default: as fit has]")
+@click.option("--models", metavar="NAME,…", help="Base models and methods. [default: those of fit]")
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Repetitions.")
 @click.option("--out", type=FILE, help="[default: runs/compare-DATA]")
 @DASK
@@ -129,7 +129,7 @@ def compare(
 ) -> None:
     """Cross-validate several models on DATA with several seeds, and say which is best.
 
-    All are scored on the same held-out labels. Stopped, the same command continues.
+    All are scored on the same held-out labels. After a stop, the same command continues.
     """
     out = default_folder(data, "compare-") if out is None else out
     options = {name: value for name, value in options.items() if value is not None}

@@ -57,14 +57,14 @@ def predict(
 @click.command(epilog="Example: labelgrad labels runs/pets --max-error-rate 2% --out good.csv")
 @RUN
 @click.option("--out", type=FILE, help="CSV file for the selected labels.")
-@click.option("--table", type=FILE, help="File for the table with these filled in.")
-@click.option("--above", type=Share(), default=0.95, show_default=True, help="Least confidence.")
+@click.option("--table", type=FILE, help="File for the table with the selected labels filled in.")
+@click.option("--above", type=Share(), default=0.95, show_default=True, help="Minimum confidence.")
 @click.option("--max-error-rate", type=Share(), help="Select labels with this guarantee.")
 @click.option("--confidence", type=Share(), default=0.95, help="Of the guarantee. [default: 95%]")
-@click.option("--rest-by-hand", is_flag=True, help="Guarantee all, once the rest is by hand.")
+@click.option("--rest-by-hand", is_flag=True, help="Guarantee all, once you label the rest.")
 @click.option("--review", type=click.IntRange(0), help="How many to list for review. [default: 20]")
 @click.option("--review-out", type=FILE, help="CSV file for that list, or .json for Label Studio.")
-@click.option("--corrections", type=FILE, help="CSV file or Label Studio's JSON, to take labels.")
+@click.option("--corrections", type=FILE, help="CSV file or Label Studio's JSON of corrections.")
 @NEW_CLASSES
 def labels(
     run: Path,
@@ -81,8 +81,8 @@ def labels(
 ) -> None:
     """Select labels to use, list labels to review, and take corrections.
 
-    --out writes the selected labels, and --table the table that was fitted with them filled in, in
-    the format that the name of the file says.
+    --out writes the selected labels. --table writes the table that was fitted, with these labels
+    filled in. The file name sets the format.
 
     --max-error-rate selects the largest set of labels of which at most that share is wrong, at the
     given confidence; it needs randomly drawn labels (labelgrad audit, or fit --label-sampling
@@ -141,7 +141,7 @@ def show_review(console: Terminal, result: Result, count: int, out: Path | None)
 @RUN
 @click.option("--to", type=FORMATS, default="torch", show_default=True, help="Format.")
 @click.option("--out", type=FILE, help="[default: a file in the run]")
-@click.option("--with-encoder", is_flag=True, help="Include the image encoder: pixels in.")
+@click.option("--with-encoder", is_flag=True, help="Include the image encoder, to take pixels.")
 @config_options("encoder")
 def export(run: Path, to: str, out: Path | None, with_encoder: bool, **options: Any) -> None:
     """Write the model for programs without labelgrad, and check its outputs.
@@ -161,7 +161,7 @@ def export(run: Path, to: str, out: Path | None, with_encoder: bool, **options: 
 @RUN
 @click.option("--rows", type=click.IntRange(1), metavar="N", help="Draw N examples at random.")
 @click.option("--out", type=FILE, help="File to fill in: CSV, or .json for Label Studio.")
-@click.option("--filled", type=FILE, help="The file that is filled in.")
+@click.option("--filled", type=FILE, help="The filled-in file.")
 @NEW_CLASSES
 def audit(
     run: Path, rows: int | None, out: Path | None, filled: Path | None, new_classes: bool
@@ -169,8 +169,8 @@ def audit(
     """Draw random examples to label by hand, and take them back filled in.
 
     Guarantees and intervals rest on audits. Predictions are hidden, because seeing them would bias
-    the annotator. No example is drawn twice. Label them in order: whoever stops has labeled a
-    random part; whoever skips the hard ones has not.
+    the annotator. No example is drawn twice. Label them in order: if you stop early, the
+    labeled part is still random; if you skip the hard ones, it is not.
     """
     from labelgrad.auto.audits import audit_status, draw_audit, save_audit, take_audit
 
@@ -212,7 +212,7 @@ def prevalence(run: Path, confidence: float, out: Path | None) -> None:
 
 @click.command("label-issues", epilog="Example: labelgrad label-issues runs/pets --out look.csv")
 @RUN
-@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="To list.")
+@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="How many.")
 @click.option("--out", type=FILE, help="File to fill in: CSV, or .json for Label Studio.")
 def label_issues(run: Path, most: int, out: Path | None) -> None:
     """List given labels that are probably wrong, by their out-of-fold predictions."""
