@@ -67,7 +67,7 @@ class HeldOut:
         _check("fold", self.fold, (n,), below=folds)
         _check("y", self.y, (n,))
         _check("fold_means", self.fold_means, (folds, columns))
-        for name, one in self.predictions.items():
+        for name, one in {"ensemble": np.zeros(0), **self.predictions}.items():
             _check(name, one, (n, columns))
 
     def support(self, least: float = 0.0) -> float:

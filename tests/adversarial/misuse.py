@@ -49,7 +49,7 @@ def case(draw: random.Random, place: Path) -> str:
             words += [option.opts[0], *([] if option.is_flag else [draw.choice(VALUES)])]
     words += ["--nonsense"] if draw.random() < 0.03 else []
     if name == "review":  # a page that opens would never end
-        words += ["--data", "nowhere", "--port", "1", "--no-browser"]
+        words += ["--data", "nowhere", "--port", "70000", "--no-browser"]
     ended = command(*words, cwd=place)
     if data.read_bytes() != before or not (run / "mine.txt").exists():
         raise Failure(f"{words} changed a file of the user's")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import logging
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from labelgrad.reasons import reason_of
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET, JSON, EXCEL = (".parquet", ".pq"), (".jsonl", ".ndjson"), (".xlsx", ".xls", ".ods")
 SUFFIXES = (*CSV, *PARQUET, *JSON, *EXCEL)
+logging.getLogger("fastexcel").setLevel(logging.ERROR)  # it warns of columns of several types
 LARGE = 2**29  # bytes of a file, or 8 for each cell: larger tables are not held in memory
 SEPARATORS = ",;\t|"
 FRAME = "The data frame"
