@@ -112,9 +112,8 @@ class TablePreprocessor(Preprocessor):
         notes += of_columns.id_notes(guesses, fitted, config.id)
         by_name = {name: each for name, each in fitted.items() if not isinstance(each, str)}
         if not by_name:
-            beside = "" if target is None else f" beside {target!r}"
-            why = " ".join(notes)
-            raise ValueError(f"{source.name} has no column to learn from{beside}. {why}")
+            what = "" if target is None else f" beside {target!r}"
+            raise ValueError(f"{source.name} has no column to learn from{what}. {' '.join(notes)}")
         columns = tuple(of_columns.share_scale(by_name).values())
         groups = texts_of(source, config.groups) if isinstance(config.groups, str) else None
         states = [column.state for column in columns if isinstance(column, Encoded)]
