@@ -60,12 +60,12 @@ class HeldOut:
     fold_means: Array  # (folds, columns): the mean over unlabeled examples, without each fold
     predictions: Mapping[str, Array]  # by model, (n, columns); also "ensemble" and "student"
 
-    def check(self, examples: int, columns: int) -> None:
+    def check(self, examples: int, task: Task) -> None:
         """Refuse arrays that do not fit together, or a run of so many examples."""
-        n, folds = len(self.rows), int(self.fold.max(initial=-1)) + 1
+        n, folds, columns = len(self.rows), int(self.fold.max(initial=-1)) + 1, task.columns
         _check("rows", self.rows, (n,), below=examples)
         _check("fold", self.fold, (n,), below=folds)
-        _check("y", self.y, (n,))
+        _check("y", self.y, (n,), below=len(task.classes) or None)
         _check("fold_means", self.fold_means, (folds, columns))
         for name, one in {"ensemble": np.zeros(0), **self.predictions}.items():
             _check(name, one, (n, columns))
@@ -105,7 +105,8 @@ class UnlabeledPredictions:
 
 
 def _check(name: str, array: Array, shape: Sequence[int], below: int | None = None) -> None:
-    if array.shape != tuple(shape) or array.dtype.kind not in "iuf":
+    kinds = "iuf" if below is None else "iu"
+    if array.shape != tuple(shape) or array.dtype.kind not in kinds:
         raise ValueError(f"{name} has no numbers of the shape {tuple(shape)}")
     if below is not None and array.size and not 0 <= array.min() <= array.max() < below:
         raise ValueError(f"{name} has numbers that are not from 0 to {below - 1}")
@@ -434,7 +435,7 @@ def read_result(manifest: Manifest, network: Any, options: Mapping[str, Any]) ->
         changed = digest_of_file(path) != manifest.files.get(LABELS)
     with manifest.using(HELD_OUT):
         held_out = HeldOut(**_unpack_arrays(manifest.read(HELD_OUT), evaluation))
-        held_out.check(len(labels), task.columns)
+        held_out.check(len(labels), task)
     with manifest.using(PREDICTIONS):
         predictions = UnlabeledPredictions(**_unpack_arrays(manifest.read(PREDICTIONS), evaluation))
         predictions.check(len(labels))
