@@ -275,6 +275,7 @@ def standing_of(task, folder="peers"):
     ("section", "folder"),
     [
         ("50 labels drawn at random", "random-50"),
+        ("Ten labels of each class, two splits", "per-class"),
         ("Ten labels a class", "peers"),
         ("As many labels, drawn at random", "peers-at-random"),
         ("Five labels a class", "peers-5"),
