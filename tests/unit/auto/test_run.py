@@ -331,3 +331,12 @@ def test_processes_write_checkpoints_into_the_run_after_a_change_of_directory(
         monkeypatch.chdir(tmp_path / name)
         labelgrad.fit(*arrays(), out=name, base_models="linear,lga", steps=20, workers=2)
     assert [path.name for path in sorted(tmp_path.glob("*/*"))] == ["first", "second"]
+
+
+def test_options_of_other_types_are_read_as_text():
+    config = FitConfig(target=3, ignore=[0, "age"], base_models=["linear", 5.0])
+    assert (config.target, config.ignore, config.base_models) == (
+        "3",
+        ("0", "age"),
+        ("linear", "5.0"),
+    )
