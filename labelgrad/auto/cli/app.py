@@ -27,6 +27,7 @@ DASK = click.option("--dask", metavar="ADDRESS", help="Fit base models on this D
 COMPARED = ("base_models", "keep_ensemble", "label_sampling", "class_prior", "time_budget")
 INTERRUPTED = 130  # the exit code of a program stopped by Ctrl-C
 UNEXPECTED = 70  # of one that has a bug
+LONGEST = 1000  # letters of an error
 OUT_OF_MEMORY = "memory ran out; use fewer or smaller examples, or a smaller network."
 NO_MEMORY = ("failed to map segment", "allocate memory", "not enough memory", "out of memory")
 
@@ -218,6 +219,8 @@ def _one_line(error: BaseException) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
+    if len(message) > LONGEST:  # a cell of the data may be in it
+        message = f"{message[: LONGEST // 2]} … {message[-LONGEST // 2 :]}"
     click.echo(f"labelgrad: {visible(message)}", err=True)
     sys.exit(code)
 
