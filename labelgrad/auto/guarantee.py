@@ -344,7 +344,7 @@ def no_evidence(result: Result, known: Evidence, what: str) -> str:
     """Why something that needs random labels is not possible, and what to do."""
     if not len(known.imputed):
         return f"{what} is about imputed labels, and every example of this run has a label."
-    counts = result.labels["source"].cast(pl.String).value_counts(sort=True).rows()
+    counts = result.labels["source"].value_counts(sort=True).rows()
     each = ", ".join(f"{count:,} {source}" for source, count in counts)
     needed = audits_needed(0.05, len(known.imputed), confidence=look_confidence(CONFIDENCE))
     number = f"only {len(known):,}" if len(known) else "none"

@@ -86,7 +86,8 @@ def render(
     first = views.view(is_imputed.arg_max() or 0) if is_imputed.any() else None
     groups = _groups(result, views)
     # Given labels that are probably wrong are examples of the gallery, too.
-    ids = result.labels.select(pl.first()).with_row_index("position")
+    are_issues = pl.col(result.id_name).is_in(issues[result.id_name].to_list())
+    ids = result.labels.select(result.id_name).with_row_index("position").filter(are_issues)
     table = issues.join(ids, on=result.id_name, maintain_order="left").rows(named=True)
     rows = [row | {"label": row["prediction"], "confidence": None} for row in table]
     suspects = [_example(views, row.pop("position"), row) for row in rows]
@@ -139,10 +140,11 @@ def _groups(result: Result, views: ExampleViews) -> list[dict[str, Any]]:
     rows = result.labels.lazy().with_row_index("position").filter(IMPUTED)  # it may be long
     rank = pl.col("worth").rank("ordinal", descending=True)
     for key, title, reason, worth in OF_CLASSES if classes else OF_VALUES:
-        few = rows.select("position", "label", worth.alias("worth")).drop_nulls("worth").collect()
+        every = rows.select("position", "label", worth.alias("worth")).drop_nulls("worth")
         # The most of it, shared out evenly among the classes.
-        few = few.with_columns((rank.over("label") if classes else rank).alias("rank"))
-        few = few.sort("rank", "position").head(MAX_EXAMPLES).sort("worth", descending=True)
+        ranked = every.with_columns((rank.over("label") if classes else rank).alias("rank"))
+        first = ranked.filter(pl.col("rank") <= MAX_EXAMPLES).collect().sort("rank", "position")
+        few = first.head(MAX_EXAMPLES).sort("worth", descending=True)
         shown = [
             _example(views, place, result.labels.row(place, named=True))
             for place in few["position"].to_list()
@@ -212,7 +214,9 @@ def _map(result: Result, dataset: Dataset) -> dict[str, Any]:
     from sklearn.decomposition import PCA
 
     rng = np.random.default_rng(result.config.seed)
-    unlabeled = rng.permutation(dataset.unlabeled)[:MAP_UNLABELED]
+    unlabeled = dataset.unlabeled
+    few = min(len(unlabeled), MAP_UNLABELED)
+    unlabeled = rng.choice(unlabeled, few, replace=False, shuffle=False)
     labeled = rng.permutation(dataset.labeled)[:MAP_LABELED]
     rows = np.concatenate([unlabeled, labeled])
     features = np.asarray(dataset.X[rows], dtype=np.float32)
