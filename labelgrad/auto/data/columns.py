@@ -16,6 +16,7 @@ from labelgrad.auto.task import Array
 
 MAX_CATEGORIES = 50
 FEW_TEXTS = 20
+ROUNDING = 1e-6  # of a range, in 32 bits
 LIMIT = 1e6  # of a standardized number, far beyond those of the data that were fitted
 WORDS_OF_TEXT = 3  # on average; names and codes have fewer
 LETTERS_OF_TEXT = 12  # where words are not separated by spaces
@@ -372,20 +373,21 @@ def fit_number(name: str, values: Array, form: Format | None = None) -> Number:
 
 
 def share_scale(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """One scale for numbers of one kind, such as pixels: those of a common range.
+    """One scale for numbers of one kind, such as pixels: those with ranges of one width.
 
-    Where half of the columns span the range of all, a pixel that is seldom lit is not magnified.
+    Where half of the columns have the widest range, a pixel that is seldom lit is not magnified;
+    nor is it after the mean of each column was subtracted.
     """
     numbers = [c for c in columns.values() if isinstance(c, Number)]
     numbers = [c for c in numbers if not isinstance(c.format, DateFormat)]
     if not numbers:
         return dict(columns)
-    widest = min(c.low for c in numbers), max(c.high for c in numbers)
-    alike = sum((c.low, c.high) == widest for c in numbers)
+    ranges = np.array([c.high - c.low for c in numbers])
+    alike = int((ranges > (1 - ROUNDING) * ranges.max()).sum())
     scales = np.array([c.scale if c.low < c.high else 0.0 for c in numbers])
     with np.errstate(over="ignore"):
         shared = float(np.sqrt(np.square(scales).mean()))
-    if 2 * alike < len(numbers) or not 0 < shared < np.inf:
+    if alike < max(2, len(numbers) / 2) or not 0 < shared < np.inf:
         return dict(columns)
     return {**columns, **{c.name: replace(c, scale=shared) for c in numbers}}
 

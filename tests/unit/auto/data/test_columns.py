@@ -127,12 +127,19 @@ def test_rare_categories_share_a_column():
     np.testing.assert_array_equal(found.X.sum(1), 1)
 
 
-def test_columns_of_one_range_share_a_scale():
+@pytest.mark.parametrize("centred", [False, True])
+def test_columns_of_one_range_share_a_scale(centred):
     draw = np.random.default_rng(0)
     x = draw.choice([0.0, 1.0], size=(40, 3), p=[0.5, 0.5])
     x[:, 2] = np.arange(40) == 0  # seldom lit
-    found = read(x, np.arange(40) % 2)
+    x -= x.mean(0) * centred
+    found = read(x.astype(np.float32), np.arange(40) % 2)
     assert found.X[:, 2].std() < 0.6
+
+
+def test_two_columns_of_different_ranges_keep_their_scales():
+    x = np.random.default_rng(0).uniform(size=(40, 2)) * [1, 1000]
+    np.testing.assert_allclose(read(x, np.arange(40) % 2).X.std(0), 1, rtol=1e-5)
 
 
 def test_numbers_of_any_magnitude_stay_finite():
