@@ -8,8 +8,9 @@ favours directions in which they vary (the paper's Section 3). The same preferen
     minimize  Σ_labeled loss(x·θ + b, y)  +  1/(2C) · θᵀ Σ^(−p) θ            p = 1
 
 which is logistic regression for p = 0. Cross-validation on the labels weighs both powers p and all
-strengths C: model i counts exp(−n·loss_i / 2). A mean of the logits of linear models is a linear
-model, so that the result is one.
+strengths C: model i counts exp(−n·loss_i / 2). With few labels it is repeated, as how they fall
+into folds can decide otherwise. A mean of the logits of linear models is a linear model, so that
+the result is one.
 
 No d × d matrix is formed. With an orthonormal basis U of the span of the labeled examples,
 θ = Σ^p U a, the penalty is aᵀ H a with H = Uᵀ Σ^p U, and Σ^p U takes p products with the examples.
@@ -33,6 +34,7 @@ STRENGTHS = np.geomspace(1e-3, 1e2, 6)  # C
 MIN_PROBABILITY = 1e-4  # one confident mistake should not decide
 STRENGTH_PENALTY = 0.5  # labels; a preference for C = 1, per squared factor of ten
 CAUTION = 2.0  # the weights of models trust held-out losses by half: labels are few
+REPEATS, FEW_LABELS = 3, 1000  # of the cross-validation; labels of all repeats
 MIN_VARIANCE = 1e-9
 
 
@@ -88,7 +90,9 @@ class LGALinearClassifier(PartlyLabeledClassifier, BaseEstimator):  # type: igno
         labeled = np.flatnonzero(codes >= 0)
         mean, target = examples.mean(0), np.eye(len(self.classes_))[codes[labeled]]
         centered = examples - mean
-        folds = [np.sort(fold) for fold in inner_folds(codes[labeled])]
+        repeats = max(1, min(REPEATS, FEW_LABELS // len(labeled)))
+        orders = [np.random.default_rng(n).permutation(len(labeled)) for n in range(repeats)]
+        folds = [np.sort(o[fold]) for o in orders for fold in inner_folds(codes[labeled[o]])]
         heads, losses = [], []  # of each power, by strength
         for basis in metric_bases(centered, labeled, self.powers):
             features = centered[labeled] @ basis
@@ -99,7 +103,7 @@ class LGALinearClassifier(PartlyLabeledClassifier, BaseEstimator):  # type: igno
                 logs = log_softmax(features[fold] @ path[:, :-1] + path[:, -1:], axis=-1)
                 logs = np.maximum(logs, np.log(MIN_PROBABILITY))
                 held_out -= (logs * target[fold]).sum((1, 2))
-            losses.append(held_out + STRENGTH_PENALTY * np.log10(STRENGTHS) ** 2)
+            losses.append(held_out / repeats + STRENGTH_PENALTY * np.log10(STRENGTHS) ** 2)
             path = logistic_path(features, target)
             heads.append(np.concatenate([basis @ path[:, :-1], path[:, -1:]], axis=1))
         weights = softmax(-np.array(losses) / CAUTION)  # (powers, strengths)
