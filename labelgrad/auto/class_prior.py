@@ -30,7 +30,7 @@ import numpy as np
 from labelgrad.auto.task import Array, log_normalize
 
 CONCENTRATIONS = 2.0 ** np.arange(-1, 7)  # for each class
-DISCARDED, DRAWS, THINNING = 50, 30, 5  # of the Gibbs sampler; one step in five is kept
+DISCARDED, DRAWS, THINNING = 50, 100, 5  # of the Gibbs sampler; one step in five is kept
 ITERATIONS, TOLERANCE, MIN_SHARE = 500, 1e-7, 1e-4
 UNLIKELY = 1.64  # standard errors that U must exceed L by, or all classes count as known
 CENTRE = (0.3, 0.4, 0.5, 0.6, 0.7)  # quantiles of L
