@@ -138,13 +138,15 @@ def _groups(result: Result, views: ExampleViews) -> list[dict[str, Any]]:
     """Contested, uncertain and confident labels, as far as there are any."""
     classes, found = result.task.classes, []
     rows = result.labels.lazy().with_row_index("position").filter(IMPUTED)  # it may be long
-    rank = pl.col("worth").rank("ordinal", descending=True)
+    first, reverse = ["worth", "position"], [False, True]
     for key, title, reason, worth in OF_CLASSES if classes else OF_VALUES:
         every = rows.select("position", "label", worth.alias("worth")).drop_nulls("worth")
         # The most of it, shared out evenly among the classes.
-        ranked = every.with_columns((rank.over("label") if classes else rank).alias("rank"))
-        first = ranked.filter(pl.col("rank") <= MAX_EXAMPLES).collect().sort("rank", "position")
-        few = first.head(MAX_EXAMPLES).sort("worth", descending=True)
+        parts = [every.filter(pl.col("label") == name) for name in classes] or [every]
+        best = [part.top_k(MAX_EXAMPLES, by=first, reverse=reverse) for part in parts]
+        ranked = [each.sort(first, descending=[True, False]).with_row_index() for each in best]
+        few = pl.concat(ranked).collect().sort("index", "position").head(MAX_EXAMPLES)
+        few = few.sort("worth", descending=True, maintain_order=True)
         shown = [
             _example(views, place, result.labels.row(place, named=True))
             for place in few["position"].to_list()
