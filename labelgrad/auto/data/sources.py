@@ -74,7 +74,8 @@ class Source:
 
     def parts(self, names: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
         """Some columns, at most `size` rows at a time."""
-        for batch in self.frame.select(names).collect_batches(chunk_size=size, maintain_order=True):
+        frame = self.frame.select(*dict.fromkeys(names))
+        for batch in frame.collect_batches(chunk_size=size, maintain_order=True):
             yield from batch.iter_slices(size)
 
 
