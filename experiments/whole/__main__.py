@@ -11,7 +11,7 @@ import typer
 
 from experiments.common import commands_for, read_lines, run, typed
 from experiments.whole.cost import visit_cost
-from experiments.whole.figures import draw_labels, results_table
+from experiments.whole.figures import draw_labels, draw_wrong_labels, results_table
 from experiments.whole.settings import Settings
 from experiments.whole.slopes import slope_accuracy
 from experiments.whole.trial import Trial
@@ -33,7 +33,10 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder of runs and results.")] = Path("runs/whole"),
     device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
 ) -> None:
-    """Train one trial and append its line to results.jsonl; the same command resumes it."""
+    """Train one trial and append its line to results.jsonl; the same command resumes it.
+
+    With LGA it ends in a picture of the images whose imputed labels are most certain and wrong.
+    """
     torch.set_num_threads(1)
     base = Settings(method=method, labels=labels, seed=seed)
     chosen = base.changed(settings or [])
@@ -46,6 +49,8 @@ def train(
     done = json.dumps(trial.line | {"command": typed()})
     if not results.exists() or done not in results.read_text():
         append_lines(results, [done])
+    if "imputed_accuracy" in trial.line["curve"]:
+        draw_wrong_labels(trial, out / chosen.name / "wrong-labels.png")
 
 
 @commands.command(epilog="Example: figures --out results/whole-cifar10")

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
+
 from experiments.common import Line, table, with_spread
+from experiments.datasets.image_sets import SETS
 from experiments.figures import canvas, save
 from experiments.whole.settings import Settings
+from experiments.whole.trial import Trial
+from labelgrad.labels.table import LabelTable
+
+SHOWN = 8  # images of each class
 
 
 def results_table(lines: Sequence[Line]) -> str:
@@ -66,4 +73,28 @@ def draw_labels(lines: Sequence[Line], path: Path) -> None:
     right.axhline(0, color="grey", linewidth=0.5)
     for axes in (left, right):
         axes.legend(fontsize="x-small", frameon=False)
+    save(figure, path)
+
+
+def draw_wrong_labels(trial: Trial, path: Path) -> None:
+    """Draw, for each class, the images whose imputed label is wrong and most certain."""
+    (labels,) = (m for m in trial.run.trainer.objective.modules() if isinstance(m, LabelTable))
+    rows, names = trial.task.unlabeled, SETS[trial.settings.data].CLASSES
+    certainty, imputed = torch.cat([some for _, some in labels.parts()]).max(-1)
+    true = trial.task.classes[rows]
+    figure, panels = canvas(len(names), SHOWN, (SHOWN, 1.15 * len(names)))
+    for panel in panels:
+        panel.set_axis_off()
+    for label, name in enumerate(names):
+        mine = (true == label).nonzero()[:, 0]
+        wrong = mine[imputed[mine] != label]
+        right = 100 * (1 - len(wrong) / max(1, len(mine)))
+        first = panels[label * SHOWN]
+        first.text(-0.1, 0.5, f"{name}\n{right:.0f} % right", ha="right", transform=first.transAxes)
+        most = wrong[certainty[wrong].argsort(descending=True)[:SHOWN]]
+        for panel, place in zip(panels[label * SHOWN :], most.tolist(), strict=False):
+            panel.imshow(
+                trial.task.images[rows[place]].movedim(0, -1).squeeze(-1).numpy(), cmap="gray"
+            )
+            panel.set_title(f"{names[imputed[place]]} {certainty[place]:.2f}", fontsize=7)
     save(figure, path)

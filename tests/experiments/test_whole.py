@@ -84,6 +84,7 @@ def test_a_finished_trial_is_one_line_of_results(tmp_path: Path) -> None:
         assert 0 <= line[f"{prefix}test_error"] <= 1
         assert line[f"{prefix}test_loss"] > 0
     assert line["best_loss_validation_loss"] == min(line["curve"]["validation_loss"])
+    assert list(tmp_path.glob("*/wrong-labels.png"))
 
 
 def test_the_stem_whitens_patches() -> None:
