@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from labelgrad.labels.rules import Evidence as Evidence
     from labelgrad.labels.rules import LazyAdam as LazyAdam
     from labelgrad.labels.table import LabelTable as LabelTable
+    from labelgrad.linear import LGAKernelClassifier as LGAKernelClassifier
     from labelgrad.linear import LGALinearClassifier as LGALinearClassifier
     from labelgrad.losses import CrossEntropy as CrossEntropy
     from labelgrad.losses import SquaredError as SquaredError
@@ -61,7 +62,7 @@ _NAMES = {  # by module
     "objective": ["Certainty", "Objective"],
     "labels.rules": ["Evidence", "LazyAdam", "SGD"],
     "labels.table": ["LabelTable"],
-    "linear": ["LGALinearClassifier"],
+    "linear": ["LGAKernelClassifier", "LGALinearClassifier"],
     "losses": ["CrossEntropy", "SquaredError"],
     "models.mlp": ["MLP"],
     "models.wide_resnet": ["WideResNet"],

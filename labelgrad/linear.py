@@ -1,4 +1,4 @@
-"""LGA for a linear model without training: regularization in the metric of the unlabeled examples.
+"""LGA without training: regularization in the metric of the unlabeled examples.
 
 LGA moves the label of an unlabeled example as a step on the true labels would move the model's
 output there, and trains the model on these labels. A linear model θ that starts at zero therefore
@@ -12,14 +12,19 @@ strengths C: model i counts exp(−n·loss_i / 2). With few labels it is repeate
 into folds can decide otherwise. A mean of the logits of linear models is a linear model, so that
 the result is one.
 
+The same for functions of a Gaussian kernel, which are linear in its features φ(x): the penalty
+prefers functions that differ between groups of examples and hardly within one. Here φ(x) are the
+features of Nyström's method, φ(x)·φ(z) ≈ exp(−|x − z|² / 2ℓ²), and cross-validation weighs the
+length scales ℓ, too.
+
 No d × d matrix is formed. With an orthonormal basis U of the span of the labeled examples,
 θ = Σ^p U a, the penalty is aᵀ H a with H = Uᵀ Σ^p U, and Σ^p U takes p products with the examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,17 +33,79 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from labelgrad.sklearn import Array, PartlyLabeledClassifier, inner_folds
+from labelgrad.sklearn import Array, PartlyLabeledClassifier, as_seed, inner_folds
 
 STRENGTHS = np.geomspace(1e-3, 1e2, 6)  # C
 MIN_PROBABILITY = 1e-4  # one confident mistake should not decide
 STRENGTH_PENALTY = 0.5  # labels; a preference for C = 1, per squared factor of ten
 CAUTION = 2.0  # the weights of models trust held-out losses by half: labels are few
 REPEATS, FEW_LABELS = 3, 1000  # of the cross-validation; labels of all repeats
+TYPICAL = 500  # examples whose median distance is typical
 MIN_VARIANCE = 1e-9
 
 
-class LGALinearClassifier(PartlyLabeledClassifier, BaseEstimator):  # type: ignore[misc]
+class _ByMetric(BaseEstimator):  # type: ignore[misc]
+    """What both classifiers do; they differ in the features that their models are linear in."""
+
+    _repeats = 1
+    powers: Sequence[int]
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to all rows of X; y is -1 for rows without a label."""
+        if not len(self.powers) or any(p != int(p) or p < 0 for p in self.powers):
+            raise ValueError(f"`powers` must be whole numbers from 0 on, got {self.powers!r}.")
+        codes = self._encode(X, y)
+        examples: Array = validate_data(self, X, dtype=np.float64)
+        self._prepare(examples)
+        labeled, losses, heads = np.flatnonzero(codes >= 0), [], []
+        target = np.eye(len(self.classes_))[codes[labeled]]
+        repeats = max(1, min(self._repeats, FEW_LABELS // len(labeled)))
+        orders = [np.random.default_rng(n).permutation(len(labeled)) for n in range(repeats)]
+        folds = [np.sort(o[fold]) for o in orders for fold in inner_folds(codes[labeled[o]])]
+        for features in self._features(examples):
+            mean = features.mean(0)
+            for basis in metric_bases(features - mean, labeled, self.powers):
+                inputs = (features[labeled] - mean) @ basis
+                held_out = held_out_losses(inputs, target, folds) / repeats
+                losses.append(held_out + STRENGTH_PENALTY * np.log10(STRENGTHS) ** 2)
+                path = logistic_path(inputs, target)  # (strengths, columns + 1, K)
+                weights = basis @ path[:, :-1]
+                heads.append(
+                    np.concatenate([weights, path[:, -1:] - (mean @ weights)[:, None]], axis=1)
+                )
+        shares = softmax(-np.array(losses) / CAUTION).reshape(-1, len(self.powers), len(STRENGTHS))
+        self.power_weights_ = shares.sum((0, 2))
+        each = np.array(heads).reshape(*shares.shape, *heads[0].shape[1:])
+        self.heads_ = np.einsum("mps,mpsdk->mdk", shares, each)  # of the features of each map
+        predicted = self._logits(examples).argmax(1)
+        self.transduction_ = self.classes_[np.where(codes >= 0, codes, predicted)]
+        return self
+
+    def _prepare(self, X: Array) -> None:
+        """Fit the maps to features."""
+
+    def _features(self, X: Array) -> Iterator[Array]:
+        yield X
+
+    def _logits(self, X: ArrayLike) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        maps = zip(self._features(X), self.heads_, strict=True)
+        logits: Array = sum(features @ head[:-1] + head[-1] for features, head in maps)
+        return logits
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """The logit of each class; for two classes, the log-odds of the second."""
+        logits = self._logits(X)
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """The probability of each class."""
+        probabilities: Array = softmax(self._logits(X), axis=1)
+        return probabilities
+
+
+class LGALinearClassifier(PartlyLabeledClassifier, _ByMetric):
     """Logistic regression that prefers directions in which all examples vary.
 
     Columns should have comparable scales, as for any penalized linear model.
@@ -77,64 +144,99 @@ class LGALinearClassifier(PartlyLabeledClassifier, BaseEstimator):  # type: igno
     """
 
     _needs_unlabeled = False
+    _repeats = REPEATS
 
     def __init__(self, powers: Sequence[int] = (0, 1)):
         self.powers = powers
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to all rows of X; y is -1 for rows without a label."""
-        if not len(self.powers) or any(p != int(p) or p < 0 for p in self.powers):
-            raise ValueError(f"`powers` must be whole numbers from 0 on, got {self.powers!r}.")
-        codes = self._encode(X, y)
-        examples: Array = validate_data(self, X, dtype=np.float64)
-        labeled = np.flatnonzero(codes >= 0)
-        mean, target = examples.mean(0), np.eye(len(self.classes_))[codes[labeled]]
-        centered = examples - mean
-        repeats = max(1, min(REPEATS, FEW_LABELS // len(labeled)))
-        orders = [np.random.default_rng(n).permutation(len(labeled)) for n in range(repeats)]
-        folds = [np.sort(o[fold]) for o in orders for fold in inner_folds(codes[labeled[o]])]
-        heads, losses = [], []  # of each power, by strength
-        for basis in metric_bases(centered, labeled, self.powers):
-            features = centered[labeled] @ basis
-            held_out = np.zeros(len(STRENGTHS))
-            for fold in folds:
-                rest = np.delete(np.arange(len(labeled)), fold)
-                path = logistic_path(features[rest], target[rest])  # (strengths, columns + 1, K)
-                logs = log_softmax(features[fold] @ path[:, :-1] + path[:, -1:], axis=-1)
-                logs = np.maximum(logs, np.log(MIN_PROBABILITY))
-                held_out -= (logs * target[fold]).sum((1, 2))
-            losses.append(held_out / repeats + STRENGTH_PENALTY * np.log10(STRENGTHS) ** 2)
-            path = logistic_path(features, target)
-            heads.append(np.concatenate([basis @ path[:, :-1], path[:, -1:]], axis=1))
-        weights = softmax(-np.array(losses) / CAUTION)  # (powers, strengths)
-        head = np.tensordot(weights, np.array(heads), 2)  # (columns + 1, K)
-        self.power_weights_, self.coef_ = weights.sum(1), head[:-1].T
-        self.intercept_ = head[-1] - mean @ head[:-1]
-        predicted = self._logits(examples).argmax(1)
-        self.transduction_ = self.classes_[np.where(codes >= 0, codes, predicted)]
-        return self
+    @property
+    def coef_(self) -> Array:
+        """Weights of the columns, (n_classes, n_columns)."""
+        return np.asarray(self.heads_[0, :-1].T)
 
-    def _logits(self, X: ArrayLike) -> Array:
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        logits: Array = X @ self.coef_.T + self.intercept_
-        return logits
+    @property
+    def intercept_(self) -> Array:
+        """Intercepts, (n_classes,)."""
+        return np.asarray(self.heads_[0, -1])
 
-    def decision_function(self, X: ArrayLike) -> Array:
-        """The logit of each class; for two classes, the log-odds of the second."""
-        logits = self._logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """The probability of each class."""
-        probabilities: Array = softmax(self._logits(X), axis=1)
-        return probabilities
+class LGAKernelClassifier(PartlyLabeledClassifier, _ByMetric):
+    """Kernel logistic regression that prefers functions which differ between groups of examples.
 
-    def predict(self, X: ArrayLike) -> Array:
-        """The most probable class."""
-        places = self._logits(X).argmax(1)
-        labels: Array = self.classes_[places]
-        return labels
+    Columns should have comparable scales.
+
+    Parameters
+    ----------
+    powers : sequence of int
+        Powers p of the metric; 0 is plain kernel logistic regression and 1 LGA's own metric.
+    length_scales : sequence of float
+        Length scales of the kernel, relative to the median distance of two examples.
+    landmarks : int
+        How many examples the features are made of, drawn at random.
+    random_state : int, optional
+        Seeds the drawing.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The classes.
+    transduction_ : array of shape (n_rows,)
+        The given label of each row, or the predicted one.
+    power_weights_ : array of shape (n_powers,)
+        How much each power counts.
+
+    References
+    ----------
+    Jackson & Schulman, "Semi-Supervised Learning by Label Gradient Alignment" (2019), Section 3;
+    Chapelle, Weston & Schölkopf, "Cluster kernels for semi-supervised learning" (2002).
+
+    Examples
+    --------
+    >>> rng, truth = np.random.default_rng(0), np.arange(300) % 2
+    >>> angle = rng.uniform(0, 2 * np.pi, 300)
+    >>> X = (1 + 2 * truth)[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)  # two rings
+    >>> y = np.where(np.arange(300) < 12, truth, -1)  # -1 where there is no label
+    >>> LGAKernelClassifier(random_state=0).fit(X, y).score(X, truth) > 0.95
+    True
+    """
+
+    _needs_unlabeled = False
+
+    def __init__(
+        self,
+        powers: Sequence[int] = (1, 2),
+        length_scales: Sequence[float] = (0.5, 1.0),
+        landmarks: int = 300,
+        random_state: Any = None,
+    ):
+        self.powers, self.length_scales = powers, length_scales
+        self.landmarks, self.random_state = landmarks, random_state
+
+    def _prepare(self, X: Array) -> None:
+        from scipy.spatial.distance import pdist
+        from sklearn.kernel_approximation import Nystroem
+
+        seed = as_seed(self.random_state)
+        some = np.random.default_rng(seed).permutation(len(X))[:TYPICAL]
+        typical = float(np.median(pdist(X[some], "sqeuclidean"))) or 1.0
+        drawn = {"n_components": min(self.landmarks, len(X)), "random_state": seed % 2**32}
+        gammas = [0.5 / (scale**2 * typical) for scale in self.length_scales]
+        self.maps_ = [Nystroem(gamma=gamma, **drawn).fit(X) for gamma in gammas]
+
+    def _features(self, X: Array) -> Iterator[Array]:
+        for each in self.maps_:
+            yield each.transform(X)
+
+
+def held_out_losses(X: Array, target: Array, folds: Sequence[Array]) -> Array:
+    """The summed loss of held-out labels for each of `STRENGTHS`."""
+    found = np.zeros(len(STRENGTHS))
+    for fold in folds:
+        rest = np.delete(np.arange(len(X)), fold)
+        path = logistic_path(X[rest], target[rest])
+        logs = log_softmax(X[fold] @ path[:, :-1] + path[:, -1:], axis=-1)
+        found -= (np.maximum(logs, np.log(MIN_PROBABILITY)) * target[fold]).sum((1, 2))
+    return found
 
 
 def metric_bases(X: Array, labeled: Array, powers: Sequence[int]) -> list[Array]:

@@ -52,6 +52,7 @@ CLASSES = {  # of scikit-learn, by their modules
     "gaussian_process._gpc": "GaussianProcessClassifier _BinaryGaussianProcessClassifierLaplace",
     "gaussian_process._gpr": "GaussianProcessRegressor",
     "gaussian_process.kernels": "ConstantKernel Product RBF Sum WhiteKernel",
+    "kernel_approximation": "Nystroem",
     "linear_model._bayes": "BayesianRidge",
     "linear_model._logistic": "LogisticRegression",
     "multiclass": "OneVsRestClassifier",
@@ -63,7 +64,7 @@ CLASSES = {  # of scikit-learn, by their modules
 }
 ALLOWED = {  # by the loader of skops: the types that it may build
     "ObjectNode": {f"sklearn.{at}.{name}" for at in CLASSES for name in CLASSES[at].split()}
-    | {"labelgrad.linear.LGALinearClassifier"},
+    | {"labelgrad.linear.LGALinearClassifier", "labelgrad.linear.LGAKernelClassifier"},
     "TreeNode": {"sklearn.tree._tree.Tree"},
     "DictNode": {"builtins.dict"},
     "ListNode": {"builtins.list"},

@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics.pairwise import rbf_kernel
 from torch import nn
 
-from labelgrad import LGA, SGD, Batch, LGALinearClassifier, SquaredError, Step
+from labelgrad import (
+    LGA,
+    SGD,
+    Batch,
+    LGAKernelClassifier,
+    LGALinearClassifier,
+    SquaredError,
+    Step,
+)
 from labelgrad.linear import STRENGTHS, logistic_path, metric_bases
 from tests.unit.estimator_checks import MINUS_ONE_IS_A_CLASS, check
 
@@ -80,6 +89,20 @@ def test_unlabeled_rows_help_where_classes_lie_along_their_variance():
     assert np.mean(errors[1,]) < 0.7 * np.mean(errors[0,])
 
 
+def test_the_metric_of_a_kernel_is_the_product_of_kernels_with_all_examples():
+    """For p = 1 labeled examples are as alike as K_LU K_UL, with the centered kernel K."""
+    X, y, _ = rows()
+    model = LGAKernelClassifier((1,), length_scales=(1.0,), landmarks=len(X)).fit(X, y)
+    features, labeled = model.maps_[0].transform(X), np.flatnonzero(y >= 0)
+    (basis,) = metric_bases(features - features.mean(0), labeled, [1])
+    inputs = (features - features.mean(0))[labeled] @ basis
+    centre = np.eye(len(X)) - 1 / len(X)
+    kernel = centre @ rbf_kernel(X, gamma=model.maps_[0].gamma) @ centre
+    expected = (kernel @ kernel)[np.ix_(labeled, labeled)]
+    found = inputs @ inputs.T
+    np.testing.assert_allclose(found / np.trace(found), expected / np.trace(expected), atol=1e-6)
+
+
 def test_powers_that_are_no_whole_numbers_are_refused():
     X, y, _ = rows()
     with pytest.raises(ValueError, match=r"`powers` must be whole numbers"):
@@ -89,5 +112,6 @@ def test_powers_that_are_no_whole_numbers_are_refused():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.EstimatorCheckFailedWarning")
-def test_scikit_learns_checks_pass():
-    assert check(LGALinearClassifier()) == set(MINUS_ONE_IS_A_CLASS)
+@pytest.mark.parametrize("model", [LGALinearClassifier(), LGAKernelClassifier(landmarks=50)])
+def test_scikit_learns_checks_pass(model):
+    assert check(model) == set(MINUS_ONE_IS_A_CLASS)

@@ -38,6 +38,7 @@ def _family(name: str, path: str, read: str = "probabilities", **parameters: Any
 
 
 LINEAR, METRIC = "sklearn.linear_model", "labelgrad.linear.LGALinearClassifier"
+KERNEL = "labelgrad.linear.LGAKernelClassifier"
 SPREADING = partial(e.build, "sklearn.semi_supervised.LabelSpreading", kernel="knn", n_neighbors=10)
 ESTIMATORS = (
     EstimatorModel(
@@ -46,6 +47,9 @@ ESTIMATORS = (
         partial(e.build, f"{LINEAR}.BayesianRidge"),
     ),
     EstimatorModel("lga-metric", partial(e.build, METRIC), uses_unlabeled=True),
+    EstimatorModel(
+        "lga-kernel", partial(e.build, KERNEL, seeded="random_state"), uses_unlabeled=True
+    ),
     EstimatorModel("self-training", e.self_training, uses_unlabeled=True),
     EstimatorModel("label spreading", SPREADING, read="spread labels", uses_unlabeled=True),
     _family("random forest", "sklearn.ensemble.RandomForest", "trees", **TREES),
@@ -68,10 +72,7 @@ BASE_MODELS: dict[str, Callable[[], BaseModel]] = {
     "lga-linear": LGALinear,
 }
 DEFAULT = {
-    "classification": (
-        *("linear", "lga-metric", "self-training", "random forest", "extra trees"),
-        *("neighbours", "label spreading"),
-    ),
+    "classification": ("linear", "lga-kernel", "extra trees", "neighbours", "label spreading"),
     "regression": ("linear", "random forest", "extra trees", "neighbours", "gaussian process"),
 }
 DEFAULT_FOR_FEATURES = {  # of encoders: trees would use one of a thousand columns at a time

@@ -68,7 +68,7 @@ def dataset(raw: Array | None = None, task: Task | None = None, **more: bool) ->
 
 def of_registry(task: Task) -> list[BaseModel]:
     classes_only = {"self-training", "label spreading", "logistic regression"}
-    classes_only |= {"lga-linear", "lga-metric"}
+    classes_only |= {"lga-linear", "lga-metric", "lga-kernel"}
     left_out = OPTIONAL | (classes_only if isinstance(task, Regression) else set())
     return [make() for name, make in BASE_MODELS.items() if name not in left_out] + NETWORKS
 

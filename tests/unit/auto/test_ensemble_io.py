@@ -17,10 +17,8 @@ from tests.unit.auto.small_fit import arrays, small_fit
 
 skops = pytest.importorskip("skops.io")
 
-CLASSES = (
-    "linear,lga-metric,self-training,random forest,extra trees,neighbours,label spreading,majority,"
-)
-CLASSES += "lga-linear,gaussian process,lga"
+CLASSES = "linear,lga-metric,lga-kernel,self-training,random forest,extra trees,"
+CLASSES += "neighbours,label spreading,majority,lga-linear,gaussian process,lga"
 FEW = "linear,neighbours,lga-linear,lga"
 VALUES = "linear,random forest,extra trees,neighbours,gaussian process,majority"
 
