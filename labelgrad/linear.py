@@ -24,7 +24,8 @@ No d × d matrix is formed. With an orthonormal basis U of the span of the label
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,7 +48,7 @@ MIN_VARIANCE = 1e-9
 class _ByMetric(BaseEstimator):  # type: ignore[misc]
     """What both classifiers do; they differ in the features that their models are linear in."""
 
-    _repeats = 1
+    _repeats: ClassVar = 1
     powers: Sequence[int]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -56,7 +57,7 @@ class _ByMetric(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"`powers` must be whole numbers from 0 on, got {self.powers!r}.")
         codes = self._encode(X, y)
         examples: Array = validate_data(self, X, dtype=np.float64)
-        self._prepare(examples)
+        self.maps_ = self._fit_maps(examples)
         labeled, losses, heads = np.flatnonzero(codes >= 0), [], []
         target = np.eye(len(self.classes_))[codes[labeled]]
         repeats = max(1, min(self._repeats, FEW_LABELS // len(labeled)))
@@ -65,9 +66,14 @@ class _ByMetric(BaseEstimator):  # type: ignore[misc]
         for features in self._features(examples):
             mean = features.mean(0)
             for basis in metric_bases(features - mean, labeled, self.powers):
-                inputs = (features[labeled] - mean) @ basis
-                held_out = held_out_losses(inputs, target, folds) / repeats
-                losses.append(held_out + STRENGTH_PENALTY * np.log10(STRENGTHS) ** 2)
+                inputs, held_out = (features[labeled] - mean) @ basis, np.zeros(len(STRENGTHS))
+                for fold in folds:
+                    rest = np.delete(np.arange(len(labeled)), fold)
+                    path = logistic_path(inputs[rest], target[rest])
+                    logs = log_softmax(inputs[fold] @ path[:, :-1] + path[:, -1:], axis=-1)
+                    logs = np.maximum(logs, np.log(MIN_PROBABILITY))
+                    held_out -= (logs * target[fold]).sum((1, 2))
+                losses.append(held_out / repeats + STRENGTH_PENALTY * np.log10(STRENGTHS) ** 2)
                 path = logistic_path(inputs, target)  # (strengths, columns + 1, K)
                 weights = basis @ path[:, :-1]
                 heads.append(
@@ -81,16 +87,17 @@ class _ByMetric(BaseEstimator):  # type: ignore[misc]
         self.transduction_ = self.classes_[np.where(codes >= 0, codes, predicted)]
         return self
 
-    def _prepare(self, X: Array) -> None:
-        """Fit the maps to features."""
+    def _fit_maps(self, X: Array) -> list[Any]:
+        """The maps from examples to the features; none where the columns are the features."""
+        return []
 
     def _features(self, X: Array) -> Iterator[Array]:
-        yield X
+        yield from (each.transform(X) for each in self.maps_) if self.maps_ else (X,)
 
     def _logits(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        maps = zip(self._features(X), self.heads_, strict=True)
+        examples: Array = validate_data(self, X, dtype=np.float64, reset=False)
+        maps = zip(self._features(examples), self.heads_, strict=True)
         logits: Array = sum(features @ head[:-1] + head[-1] for features, head in maps)
         return logits
 
@@ -105,6 +112,7 @@ class _ByMetric(BaseEstimator):  # type: ignore[misc]
         return probabilities
 
 
+@dataclass(eq=False, repr=False)
 class LGALinearClassifier(PartlyLabeledClassifier, _ByMetric):
     """Logistic regression that prefers directions in which all examples vary.
 
@@ -143,11 +151,9 @@ class LGALinearClassifier(PartlyLabeledClassifier, _ByMetric):
     True
     """
 
-    _needs_unlabeled = False
-    _repeats = REPEATS
-
-    def __init__(self, powers: Sequence[int] = (0, 1)):
-        self.powers = powers
+    powers: Sequence[int] = (0, 1)
+    _needs_unlabeled: ClassVar = False
+    _repeats: ClassVar = REPEATS
 
     @property
     def coef_(self) -> Array:
@@ -160,6 +166,7 @@ class LGALinearClassifier(PartlyLabeledClassifier, _ByMetric):
         return np.asarray(self.heads_[0, -1])
 
 
+@dataclass(eq=False, repr=False)
 class LGAKernelClassifier(PartlyLabeledClassifier, _ByMetric):
     """Kernel logistic regression that prefers functions which differ between groups of examples.
 
@@ -200,19 +207,13 @@ class LGAKernelClassifier(PartlyLabeledClassifier, _ByMetric):
     True
     """
 
-    _needs_unlabeled = False
+    powers: Sequence[int] = (1, 2)
+    length_scales: Sequence[float] = (0.5, 1.0)
+    landmarks: int = 300
+    random_state: int | np.random.RandomState | None = None
+    _needs_unlabeled: ClassVar = False
 
-    def __init__(
-        self,
-        powers: Sequence[int] = (1, 2),
-        length_scales: Sequence[float] = (0.5, 1.0),
-        landmarks: int = 300,
-        random_state: Any = None,
-    ):
-        self.powers, self.length_scales = powers, length_scales
-        self.landmarks, self.random_state = landmarks, random_state
-
-    def _prepare(self, X: Array) -> None:
+    def _fit_maps(self, X: Array) -> list[Any]:
         from scipy.spatial.distance import pdist
         from sklearn.kernel_approximation import Nystroem
 
@@ -221,22 +222,7 @@ class LGAKernelClassifier(PartlyLabeledClassifier, _ByMetric):
         typical = float(np.median(pdist(X[some], "sqeuclidean"))) or 1.0
         drawn = {"n_components": min(self.landmarks, len(X)), "random_state": seed % 2**32}
         gammas = [0.5 / (scale**2 * typical) for scale in self.length_scales]
-        self.maps_ = [Nystroem(gamma=gamma, **drawn).fit(X) for gamma in gammas]
-
-    def _features(self, X: Array) -> Iterator[Array]:
-        for each in self.maps_:
-            yield each.transform(X)
-
-
-def held_out_losses(X: Array, target: Array, folds: Sequence[Array]) -> Array:
-    """The summed loss of held-out labels for each of `STRENGTHS`."""
-    found = np.zeros(len(STRENGTHS))
-    for fold in folds:
-        rest = np.delete(np.arange(len(X)), fold)
-        path = logistic_path(X[rest], target[rest])
-        logs = log_softmax(X[fold] @ path[:, :-1] + path[:, -1:], axis=-1)
-        found -= (np.maximum(logs, np.log(MIN_PROBABILITY)) * target[fold]).sum((1, 2))
-    return found
+        return [Nystroem(gamma=gamma, **drawn).fit(X) for gamma in gammas]
 
 
 def metric_bases(X: Array, labeled: Array, powers: Sequence[int]) -> list[Array]:

@@ -190,7 +190,7 @@ class PartlyLabeled:
     """What estimators of partly labeled rows share: how they read `y`, and how they score."""
 
     _known: Callable[[Any], tuple[Array, Array]]
-    _needs_unlabeled = True
+    _needs_unlabeled: ClassVar = True
 
     def _read_target(self, X: Any, y: Any) -> tuple[Array, Array]:
         """The known labels of the rows of X, and which rows have one."""
