@@ -72,7 +72,10 @@ BASE_MODELS: dict[str, Callable[[], BaseModel]] = {
     "lga-linear": LGALinear,
 }
 DEFAULT = {
-    "classification": ("linear", "lga-kernel", "extra trees", "neighbours", "label spreading"),
+    "classification": (
+        *("linear", "lga-kernel", "self-training", "random forest", "extra trees"),
+        *("neighbours", "label spreading"),
+    ),
     "regression": ("linear", "random forest", "extra trees", "neighbours", "gaussian process"),
 }
 DEFAULT_FOR_FEATURES = {  # of encoders: trees would use one of a thousand columns at a time
