@@ -81,14 +81,19 @@ class LGALinearClassifier(PartlyLabeledClassifier, BaseEstimator):  # type: igno
     def __init__(self, powers: Sequence[int] = (0, 1)):
         self.powers = powers
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to all rows of X; y is -1 for rows without a label."""
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to all rows of X; y is -1 for rows without a label.
+
+        `sample_weight` says how much the label of each row counts beside the others; weights of
+        unlabeled rows are ignored.
+        """
         if not len(self.powers) or any(p != int(p) or p < 0 for p in self.powers):
             raise ValueError(f"`powers` must be whole numbers from 0 on, got {self.powers!r}.")
         codes = self._encode(X, y)
         examples: Array = validate_data(self, X, dtype=np.float64)
         labeled = np.flatnonzero(codes >= 0)
         mean, target = examples.mean(0), np.eye(len(self.classes_))[codes[labeled]]
+        target *= self._weights(sample_weight, codes)[labeled, None]
         centered = examples - mean
         repeats = max(1, min(REPEATS, FEW_LABELS // len(labeled)))
         orders = [np.random.default_rng(n).permutation(len(labeled)) for n in range(repeats)]
@@ -110,31 +115,16 @@ class LGALinearClassifier(PartlyLabeledClassifier, BaseEstimator):  # type: igno
         head = np.tensordot(weights, np.array(heads), 2)  # (columns + 1, K)
         self.power_weights_, self.coef_ = weights.sum(1), head[:-1].T
         self.intercept_ = head[-1] - mean @ head[:-1]
-        predicted = self._logits(examples).argmax(1)
+        predicted = self.predict_proba(examples).argmax(1)
         self.transduction_ = self.classes_[np.where(codes >= 0, codes, predicted)]
         return self
 
-    def _logits(self, X: ArrayLike) -> Array:
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        logits: Array = X @ self.coef_.T + self.intercept_
-        return logits
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """The logit of each class; for two classes, the log-odds of the second."""
-        logits = self._logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
-
     def predict_proba(self, X: ArrayLike) -> Array:
         """The probability of each class."""
-        probabilities: Array = softmax(self._logits(X), axis=1)
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        probabilities: Array = softmax(X @ self.coef_.T + self.intercept_, axis=1)
         return probabilities
-
-    def predict(self, X: ArrayLike) -> Array:
-        """The most probable class."""
-        places = self._logits(X).argmax(1)
-        labels: Array = self.classes_[places]
-        return labels
 
 
 def metric_bases(X: Array, labeled: Array, powers: Sequence[int]) -> list[Array]:
@@ -154,7 +144,11 @@ def metric_bases(X: Array, labeled: Array, powers: Sequence[int]) -> list[Array]
 
 
 def logistic_path(X: Array, target: Array) -> Array:
-    """Logistic regression for each of `STRENGTHS`: (strengths, columns + 1, classes)."""
+    """Logistic regression for each of `STRENGTHS`: (strengths, columns + 1, classes).
+
+    Rows of `target` add up to the weights of the examples.
+    """
+    mass = target.sum(1, keepdims=True)
     inputs, size = np.column_stack([X, np.ones(len(X))]), (X.shape[1] + 1, target.shape[1])
     found, flat = [], np.zeros(size[0] * size[1])
     for strength in STRENGTHS:  # each starts where the last one ended
@@ -165,9 +159,9 @@ def logistic_path(X: Array, target: Array) -> Array:
             logits -= logits.max(1, keepdims=True)
             odds = np.exp(logits)
             total = odds.sum(1, keepdims=True)
-            gradient = inputs.T @ (odds / total - target)
+            gradient = inputs.T @ (odds / total * mass - target)
             gradient[:-1] += weight
-            value = np.log(total).sum() - (logits * target).sum()
+            value = (mass * np.log(total)).sum() - (logits * target).sum()
             return float(value + 0.5 * (weight * head[:-1]).sum()), gradient.ravel()
 
         flat = minimize(loss, flat, jac=True, method="L-BFGS-B", options=OPTIONS).x
