@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
+    from labelgrad.auto.cli.console import Terminal as Terminal
     from labelgrad.auto.compare import compare as compare
     from labelgrad.auto.config import FitConfig as FitConfig
     from labelgrad.auto.estimators import StackedClassifier as StackedClassifier
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from labelgrad.training.trainer import Trainer as Trainer
 
 _NAMES = {  # by module
+    "auto.cli.console": ["Terminal"],
     "auto.compare": ["compare"],
     "auto.config": ["FitConfig"],
     "auto.estimators": ["StackedClassifier", "StackedRegressor"],
