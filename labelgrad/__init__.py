@@ -9,9 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
+    from labelgrad.auto.cli.console import Terminal as Terminal
     from labelgrad.auto.compare import compare as compare
     from labelgrad.auto.config import FitConfig as FitConfig
     from labelgrad.auto.estimators import StackedClassifier as StackedClassifier
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from labelgrad.training.trainer import Trainer as Trainer
 
 _NAMES = {  # by module
+    "auto.cli.console": ["Terminal"],
     "auto.compare": ["compare"],
     "auto.config": ["FitConfig"],
     "auto.estimators": ["StackedClassifier", "StackedRegressor"],

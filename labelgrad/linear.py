@@ -51,8 +51,12 @@ class _ByMetric(BaseEstimator):  # type: ignore[misc]
     _repeats: ClassVar = 1
     powers: Sequence[int]
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to all rows of X; y is -1 for rows without a label."""
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to all rows of X; y is -1 for rows without a label.
+
+        `sample_weight` says how much the label of each row counts beside the others; weights of
+        unlabeled rows are ignored.
+        """
         if not len(self.powers) or any(p != int(p) or p < 0 for p in self.powers):
             raise ValueError(f"`powers` must be whole numbers from 0 on, got {self.powers!r}.")
         codes = self._encode(X, y)
@@ -60,6 +64,7 @@ class _ByMetric(BaseEstimator):  # type: ignore[misc]
         self.maps_ = self._fit_maps(examples)
         labeled, losses, heads = np.flatnonzero(codes >= 0), [], []
         target = np.eye(len(self.classes_))[codes[labeled]]
+        target *= self._weights(sample_weight, codes)[labeled, None]
         repeats = max(1, min(self._repeats, FEW_LABELS // len(labeled)))
         orders = [np.random.default_rng(n).permutation(len(labeled)) for n in range(repeats)]
         folds = [np.sort(o[fold]) for o in orders for fold in inner_folds(codes[labeled[o]])]
@@ -83,7 +88,7 @@ class _ByMetric(BaseEstimator):  # type: ignore[misc]
         self.power_weights_ = shares.sum((0, 2))
         each = np.array(heads).reshape(*shares.shape, *heads[0].shape[1:])
         self.heads_ = np.einsum("mps,mpsdk->mdk", shares, each)  # of the features of each map
-        predicted = self._logits(examples).argmax(1)
+        predicted = self.predict_proba(examples).argmax(1)
         self.transduction_ = self.classes_[np.where(codes >= 0, codes, predicted)]
         return self
 
@@ -94,22 +99,13 @@ class _ByMetric(BaseEstimator):  # type: ignore[misc]
     def _features(self, X: Array) -> Iterator[Array]:
         yield from (each.transform(X) for each in self.maps_) if self.maps_ else (X,)
 
-    def _logits(self, X: ArrayLike) -> Array:
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """The probability of each class."""
         check_is_fitted(self)
         examples: Array = validate_data(self, X, dtype=np.float64, reset=False)
         maps = zip(self._features(examples), self.heads_, strict=True)
-        logits: Array = sum(features @ head[:-1] + head[-1] for features, head in maps)
-        return logits
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """The logit of each class; for two classes, the log-odds of the second."""
-        logits = self._logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
-
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """The probability of each class."""
-        probabilities: Array = softmax(self._logits(X), axis=1)
-        return probabilities
+        logits = sum(features @ head[:-1] + head[-1] for features, head in maps)
+        return np.asarray(softmax(logits, axis=1))
 
 
 @dataclass(eq=False, repr=False)
@@ -242,7 +238,11 @@ def metric_bases(X: Array, labeled: Array, powers: Sequence[int]) -> list[Array]
 
 
 def logistic_path(X: Array, target: Array) -> Array:
-    """Logistic regression for each of `STRENGTHS`: (strengths, columns + 1, classes)."""
+    """Logistic regression for each of `STRENGTHS`: (strengths, columns + 1, classes).
+
+    Rows of `target` add up to the weights of the examples.
+    """
+    mass = target.sum(1, keepdims=True)
     inputs, size = np.column_stack([X, np.ones(len(X))]), (X.shape[1] + 1, target.shape[1])
     found, flat = [], np.zeros(size[0] * size[1])
     for strength in STRENGTHS:  # each starts where the last one ended
@@ -253,9 +253,9 @@ def logistic_path(X: Array, target: Array) -> Array:
             logits -= logits.max(1, keepdims=True)
             odds = np.exp(logits)
             total = odds.sum(1, keepdims=True)
-            gradient = inputs.T @ (odds / total - target)
+            gradient = inputs.T @ (odds / total * mass - target)
             gradient[:-1] += weight
-            value = np.log(total).sum() - (logits * target).sum()
+            value = (mass * np.log(total)).sum() - (logits * target).sum()
             return float(value + 0.5 * (weight * head[:-1]).sum()), gradient.ravel()
 
         flat = minimize(loss, flat, jac=True, method="L-BFGS-B", options=OPTIONS).x

@@ -28,6 +28,7 @@ from sklearn.utils import _safe_indexing, check_array, check_consistent_length, 
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from labelgrad.functional import one_thread
 from labelgrad.labels.rules import Evidence, LazyAdam
@@ -237,6 +238,15 @@ class PartlyLabeledClassifier(PartlyLabeled, ClassifierMixin):  # type: ignore[m
         codes[labeled] = encoded
         return codes
 
+    def _weights(self, sample_weight: ArrayLike | None, codes: Array) -> Array:
+        """How much each labeled row counts, 1 on average; weights of other rows are ignored."""
+        given = np.ones(len(codes)) if sample_weight is None else sample_weight
+        weights = column_or_1d(given, dtype=np.float64)
+        check_consistent_length(weights, codes)
+        if (weights < 0).any() or not 0 < (mean := weights[codes >= 0].mean()) < np.inf:
+            raise ValueError("`sample_weight` must be zero or more, and not zero for all labels.")
+        return np.asarray(weights / mean)
+
     def _set_labels(self, codes: Array, imputed: Array) -> None:
         """The labels of all rows as fitted, from the distributions of the unlabeled ones."""
         self.label_distributions_ = np.eye(len(self.classes_))[codes]
@@ -290,6 +300,7 @@ class _Network(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.module is None
+        tags.input_tags.three_d_array = self.module is not None
         return tags
 
     def _inputs(self, X: Any, *, reset: bool = False) -> Tensor:
@@ -308,21 +319,21 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         x: Tensor = torch.from_numpy(self.scaler_.transform(checked))
         return x * (ROW_LENGTH / math.sqrt(x.shape[1]))
 
-    def _train(self, x: Tensor, y: Array, outputs: int) -> Array:
+    def _train(self, x: Tensor, y: Array, weights: Array, outputs: int) -> Array:
         """Train the network; what it has learned as labels of the unlabeled rows."""
         seed = as_seed(self.random_state)
         x = x.float()
         with one_thread(self.module is None):
-            final = self._run(x, y, outputs, seed)
+            final = self._run(x, y, weights, outputs, seed)
             self.history_ = list(final)
-            self.temperature_ = self._temperature(x, y, outputs, seed)
+            self.temperature_ = self._temperature(x, y, weights, outputs, seed)
         self.module_ = final.trainer.evaluated.cpu()
         if self.module is None:
             self.module_.double()  # so that a row is predicted alike alone and among others
         tables = [t.table for t in final.trainer.objective.leaves() if isinstance(t, LGA)]
         return tables[0].labels().double().numpy() if tables else np.zeros((0, outputs))
 
-    def _temperature(self, x: Tensor, y: Array, outputs: int, seed: int) -> float:
+    def _temperature(self, x: Tensor, y: Array, weights: Array, outputs: int, seed: int) -> float:
         """The temperature that held-out labels ask for; they are imputed like unlabeled ones."""
         wanted = self.module is None if self.calibrate is None else self.calibrate
         if not wanted or not isinstance(self._loss, CrossEntropy):
@@ -335,11 +346,12 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         for rows in folds:
             seen = y.copy()
             seen[rows] = -1
-            run = self._run(x, seen, outputs, seed).finish()
+            run = self._run(x, seen, weights, outputs, seed).finish()
             found.append(predict(run.trainer.evaluated.cpu(), x[rows]))
-        return fit_temperature(torch.cat(found).double().numpy(), y[np.concatenate(folds)])
+        rows, logits = np.concatenate(folds), torch.cat(found).double().numpy()
+        return fit_temperature(logits, y[rows], weights=weights[rows])
 
-    def _run(self, x: Tensor, y: Array, outputs: int, seed: int) -> Run:
+    def _run(self, x: Tensor, y: Array, weights: Array, outputs: int, seed: int) -> Run:
         """A training on the labels of `y`, which is -1 or NaN where there is none."""
         is_classes = isinstance(self._loss, CrossEntropy)
         labeled = y >= 0 if is_classes else ~np.isnan(y)
@@ -349,6 +361,8 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         if not is_classes:
             targets, rate = targets.float(), REGRESSION_RATE
             steps = int(np.clip(STEPS_PER_LABEL * len(known), *REGRESSION_STEPS))
+        if (weights[labeled] != 1).any():  # labels add up to their weights
+            targets = F.one_hot(targets, outputs) * torch.from_numpy(weights).float()[:, None]
         size, most = min(self.batch_size, len(known)), min(self.batch_size, len(others))
         return Recipe(
             lambda: self._network(x, outputs),
@@ -445,11 +459,16 @@ class LGAClassifier(PartlyLabeledClassifier, _Network):
 
     _loss = CrossEntropy()
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from rows with a label, and from rows that carry -1 in its place."""
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from rows with a label, and from rows that carry -1 in its place.
+
+        `sample_weight` says how much the label of each row counts beside the others; weights of
+        unlabeled rows are ignored.
+        """
         x = self._inputs(X, reset=True)
         codes = self._encode(x, y)
-        self._set_labels(codes, self._train(x, codes, len(self.classes_)))
+        weights = self._weights(sample_weight, codes)
+        self._set_labels(codes, self._train(x, codes, weights, len(self.classes_)))
         return self
 
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -461,7 +480,7 @@ class LGARegressor(PartlyLabeledRegressor, _Network):
     """A network for values, fitted by label gradient alignment; unlabeled rows carry NaN.
 
     The parameters are those of `LGAClassifier`. Targets are standardized inside, so that a rate
-    that suits one data set suits another in other units.
+    that suits one data set suits another in other units. Rows have no weights.
 
     Attributes
     ----------
@@ -490,6 +509,6 @@ class LGARegressor(PartlyLabeledRegressor, _Network):
         """Learn from rows with a value, and from rows that carry NaN in its place."""
         x = self._inputs(X, reset=True)
         values = self._standardize(x, y)
-        imputed = self._train(x, values, 1)
+        imputed = self._train(x, values, np.ones(len(values)), 1)
         self.transduction_[np.isnan(values)] = self._in_units(imputed[:, 0])
         return self

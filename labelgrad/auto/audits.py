@@ -22,7 +22,9 @@ from labelgrad.auto.label_studio import save_to_fill_in
 from labelgrad.auto.result import Result
 
 
-def draw_audit(result: Result, n: int, *, log: AnnotationLog | None = None) -> Draw:
+def draw_audit(
+    result: Result, n: int, *, path: str | Path | None = None, log: AnnotationLog | None = None
+) -> Draw:
     """Draw imputed labels at random for an audit, and write the draw to the log.
 
     The seed comes from the operating system's entropy, so that nobody can predict the draw, and is
@@ -34,6 +36,9 @@ def draw_audit(result: Result, n: int, *, log: AnnotationLog | None = None) -> D
         The run, which needs a folder.
     n
         How many examples to draw. None of them was drawn with this model before.
+    path
+        A file to fill in, with cells or texts to look at and no prediction. If it cannot be
+        written, nothing is drawn.
     log
         The log of the run, if it is open already.
 
@@ -53,6 +58,8 @@ def draw_audit(result: Result, n: int, *, log: AnnotationLog | None = None) -> D
             f"were not drawn before, got {n}."
         )
     draw = repeat_draw(population, n, secrets.randbits(64), result.digest)
+    if path is not None:
+        save_to_fill_in(result, pl.DataFrame({result.id_name: list(draw.ids)}), path)
     log.add([draw])
     return draw
 
@@ -72,11 +79,6 @@ def imputed_ids(result: Result) -> list[str]:
     return result.labels.filter(source="imputed").to_series(0).to_list()
 
 
-def save_audit(result: Result, draw: Draw, path: str | Path) -> None:
-    """Write a draw as a file to fill in, with cells to look at and no prediction."""
-    save_to_fill_in(result, pl.DataFrame({result.id_name: list(draw.ids)}), path)
-
-
 def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -> str:
     """Add the labels of a filled-in audit to the log of a run.
 
@@ -85,7 +87,7 @@ def take_audit(result: Result, path: str | Path, *, new_classes: bool = False) -
     result
         The run, which needs a folder.
     path
-        The file of `save_audit`, with labels; empty ones are skipped.
+        The file of `draw_audit`, with labels; empty ones are skipped.
     new_classes
         Accept labels that are not classes of the run; they count as mistakes of the run.
 

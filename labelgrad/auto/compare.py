@@ -25,9 +25,11 @@ from labelgrad.auto.base_models.registry import base_models
 from labelgrad.auto.config import FitConfig, Options, listed_names
 from labelgrad.auto.cross_fit import cross_fit, label_groups, make_folds
 from labelgrad.auto.data.dataset import Dataset, read
-from labelgrad.auto.evaluation import LEVEL, Interval, shown_error
+from labelgrad.auto.distillation import distill
+from labelgrad.auto.evaluation import ENSEMBLE, LEVEL, STUDENT, Interval, shown_error
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.run import fingerprint
+from labelgrad.auto.stacking import stack
 from labelgrad.auto.task import Array, Classification
 from labelgrad.files import write_whole
 from labelgrad.schedules import check_count
@@ -127,8 +129,8 @@ def compare(
     data, y
         As in `labelgrad.fit`.
     models
-        Names of base models and of training methods such as "lga+vat"; by default `base_models`, or
-        else those that `fit` would stack.
+        Names of base models and of training methods such as "lga+vat", "ensemble" and "student"
+        (those of the other names); by default `base_models`, or else all that `fit` would score.
     seeds
         How often the labels are dealt into folds and each model is fitted with another seed.
     out
@@ -158,54 +160,74 @@ def compare(
     config = (config or FitConfig()).override(options)
     dataset = subsample(read(data, y, config, events), config).dataset
     names = config.base_models if models is None else listed_names(models)
-    fitted = base_models(names, config, dataset)
-    if len(fitted) < 2:
-        got = ", ".join(model.name for model in fitted) or "none"
-        raise ValueError(f"`models` must name two or more different models, got {got}.")
+    own = (ENSEMBLE, STUDENT) if dataset.raw is None else (ENSEMBLE,)  # one network is not scored
+    stacked = [name for name in own if names is None or name in names]
+    others = [name for name in names or () if name not in own]
+    fitted = base_models(others or None, config, dataset)
+    compared = [*(model.name for model in fitted), *stacked]
+    if len(compared) < 2:
+        raise ValueError(f"`models` must name two or more different models, got {compared[0]}.")
     if not len(make_folds(dataset.y, dataset.task, 0, label_groups(dataset)[0])):
         raise ValueError(
             f"None of the {len(dataset.labeled)} labels can be held out: a comparison needs two "
             f"labels of a class, or four values."
         )
     lines = [] if out is None else _finished(Path(out), dataset, config)
+    parts = [model.name for model in fitted]  # of the ensemble
+    lines = [line for line in lines if line.get("of") in (None, parts)]
     notes: dict[str, None] = {}
     is_serial = effective_n_jobs(None if config.workers == 1 else config.workers) == 1
     for seed in range(seeds):
         events.progress("seeds", seed, seeds)
         done = {line["model"] for line in lines if line["seed"] == seed}
-        missing = [model for model in fitted if model.name not in done]
-        size = 1 if is_serial else len(missing)  # one after another, or all side by side
+        again = not done.issuperset(stacked)  # an ensemble needs all models at once
+        missing = [model for model in fitted if again or model.name not in done]
+        size = 1 if is_serial and not again else len(missing)
         for at in range(0, len(missing), size or 1):
-            new, left_out = _trials(missing[at : at + size], dataset, config, seed, events)
+            some = missing[at : at + size]
+            new, left_out = _trials(some, stacked if again else [], dataset, config, seed, events)
             notes |= dict.fromkeys(left_out)
-            lines += new
+            lines += [line for line in new if line["model"] not in done]
             if out is not None:  # whenever it is killed, all lines of a batch are there or none
                 whole = "".join(json.dumps(line) + "\n" for line in lines)
                 write_whole(Path(out) / RESULTS, whole.encode())
     events.progress("seeds", seeds, seeds)
-    return rank(dataset.task.name, [model.name for model in fitted], lines, seeds, tuple(notes))
+    return rank(dataset.task.name, compared, lines, seeds, tuple(notes))
 
 
 def _trials(
-    models: Sequence[BaseModel], dataset: Dataset, config: FitConfig, seed: int, events: Events
+    models: Sequence[BaseModel],
+    stacked: Sequence[str],
+    dataset: Dataset,
+    config: FitConfig,
+    seed: int,
+    events: Events,
 ) -> tuple[list[Line], list[str]]:
     """A line for each model: how wrong it was about every held-out label."""
+    config = config.override({"seed": seed, "label_sampling": "random"})  # labels as they are
     task = dataset.task
     folds = make_folds(dataset.y, task, seed, label_groups(dataset)[0])
     y = dataset.y[folds.rows]
-    fits, notes = cross_fit(models, dataset, folds, config.override({"seed": seed}), events)
-    for note in notes:
-        events.note(note)
+    fits, notes = cross_fit(models, dataset, folds, config, events)
+    found: dict[str, tuple[Any, float]] = {fit.name: (fit.out_of_fold, fit.seconds) for fit in fits}
+    if stacked and fits:
+        ensemble = stack(fits, dataset, folds, config)
+        found[ENSEMBLE] = ensemble.out_of_fold, sum(fit.seconds for fit in fits)
+        if STUDENT in stacked:
+            student = distill(ensemble, dataset, config, events=events)
+            found[STUDENT] = student.out_of_fold, student.seconds
+    parts = [model.name for model in models]
     lines: list[Line] = [
         {
-            "model": fit.name,
+            "model": name,
             "seed": seed,
-            "loss": float(task.losses(fit.out_of_fold, y).mean()),
-            "seconds": round(fit.seconds, 2),
+            "loss": float(task.losses(prediction, y).mean()),
+            "seconds": round(seconds, 2),
             "rows": folds.rows.tolist(),
-            "mistakes": task.mistakes(fit.out_of_fold, y).tolist(),
+            "mistakes": task.mistakes(prediction, y).tolist(),
+            "of": parts if name in stacked else None,
         }
-        for fit in fits
+        for name, (prediction, seconds) in found.items()
     ]
     return lines, notes
 

@@ -197,7 +197,7 @@ def cross_fit(
         In this process it is checked between folds; elsewhere the processes are killed and the
         other models go on in new ones.
     events : Events
-        Receives the progress.
+        Receives the progress, and the notes.
 
     Returns
     -------
@@ -250,6 +250,7 @@ def cross_fit(
         failures = [part for part in parts if isinstance(part, str)]
         if failures:
             notes.append(f"Base model {model.name!r} is left out: {failures[0]}.")
+            events.note(notes[-1])
         else:
             done = [part for part in parts if not isinstance(part, str)]
             fits.append(_assembled(model, done, dataset, folds))

@@ -40,7 +40,7 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.input_tags.categorical = True  # in data frames
         return tags
 
     def _read(self, X: Any) -> Dataset:
@@ -129,7 +129,9 @@ class _Stacked(BaseEstimator):  # type: ignore[misc]
 class StackedClassifier(PartlyLabeledClassifier, _Stacked):
     """Linear models, trees, graphs and more, stacked on their out-of-fold predictions.
 
-    Unlabeled rows carry `y == -1`. This is what `labelgrad.fit` does with a table.
+    Unlabeled rows carry `y == -1`. This is what `labelgrad.fit` does with a table. `fit` takes no
+    `sample_weight`, because graphs and Gaussian processes have none; `LGAClassifier` and
+    `LGALinearClassifier` take it.
 
     Parameters
     ----------

@@ -112,6 +112,8 @@ class Evaluation:
             figures.append((f"the {what}", Interval(self.majority_error, 0, 0)))
             if ensemble is not None and ensemble.high >= self.majority_error:
                 advice = f"{LABEL_MORE}, for the ensemble may be no better than the {what}"
+        if saved and ensemble and saved.low > ensemble.high:
+            advice = "Next: --resume --keep-ensemble, for the ensemble is better than the student"
         errors = ", ".join(
             f"{shown_error(error.value, self.task)} for {name}" for name, error in figures if error
         )

@@ -91,6 +91,7 @@ def fit(
         sample = subsample(dataset, config)
         train = sample.dataset
         config = with_steps_for_budget(config, train)
+        base_models(config.base_models, config, train)  # refuse a wrong name before a run begins
         run.begin(config, data, dataset, raw)
         exits.enter_context(one_thread(train.raw is None and train.X.size < MANY_NUMBERS))
 

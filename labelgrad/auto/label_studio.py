@@ -49,11 +49,8 @@ def save_to_fill_in(result: Result, listed: pl.DataFrame, path: str | Path) -> N
 
 def _task(result: Result, row: dict[str, Any], label: str | float | None) -> dict[str, Any]:
     data = {name: value for name, value in row.items() if value is not None}
-    kind, name = result.predictor.preprocessor.kind, str(row[result.id_name])
-    if kind == "images":
-        data["image"] = LOCAL_FILES + name
-    elif kind == "texts":
-        data["text"] = Path(str(result.about.data), name).read_text(errors="replace")
+    if result.predictor.preprocessor.kind == "images":
+        data["image"] = LOCAL_FILES + str(row[result.id_name])
     if label is None:
         return {"data": data}
     value = {"choices": [label]} if result.task.classes else {"number": label}

@@ -27,6 +27,7 @@ from labelgrad.auto.data.sources import (
     with_unlabeled,
 )
 from labelgrad.auto.data.tables import TablePreprocessor
+from labelgrad.auto.data.views import open_views
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.labels import csv_pieces, filled_in, ids_digest, read_labels
 from labelgrad.auto.plain_values import built
@@ -237,15 +238,16 @@ class Result:
             Calibrated probabilities, or values.
 
         """
-        new = self.predictor.preprocessor.transform(_path(data), self.config, events)
+        new = self.predictor.preprocessor.transform(_existing(data), self.config, events)
         return self._predict(new, ensemble)
 
     def predict_in_parts(
         self, data: Any, *, ensemble: bool = False, events: Events = SILENT
     ) -> Iterator[Predictions]:
         """The same, some thousand examples at a time, so that memory stays bounded."""
-        for new in self.predictor.preprocessor.transform_in_parts(_path(data), self.config, events):
-            yield self._predict(new, ensemble)
+        preprocessor = self.predictor.preprocessor
+        parts = preprocessor.transform_in_parts(_existing(data), self.config, events)
+        return (self._predict(new, ensemble) for new in parts)
 
     def _predict(self, new: NewExamples, ensemble: bool) -> Predictions:
         if not ensemble:
@@ -331,12 +333,18 @@ class Result:
         return table_pieces(filled, suffix, source.separator, self.config.cache)
 
     def with_cells(self, listed: pl.DataFrame) -> pl.DataFrame:
-        """A list of ids, with the cells of the fitted table if that is at hand."""
+        """A list of ids, with the cells of the fitted table, or the texts, if they are at hand."""
+        preprocessor, every = self.predictor.preprocessor, self.labels.to_series(0).to_list()
         try:
+            if preprocessor.kind == "texts":
+                views = open_views(self.about.data, preprocessor, every, self.config)
+                row_of = {name: row for row, name in enumerate(every)}
+                texts = [views.view(row_of[name]).text for name in listed[self.id_name]]
+                return listed.with_columns(pl.Series("text", texts, dtype=pl.String))
             source = self._fitted_table()
         except (ValueError, OSError, ImportError):
-            return listed  # images, texts, or a table that is elsewhere: ids are what there is
-        taken = {*listed.columns, getattr(self.predictor.preprocessor, "target", None)}
+            return listed  # images, or data that are elsewhere: ids are what there is
+        taken = {*listed.columns, getattr(preprocessor, "target", None)}
         names = [name for name in source.schema if name not in taken]
         ids, place = self.labels.select(self.id_name), "\0place"
         places = ids.with_row_index(place).join(listed, on=self.id_name, how="semi")
@@ -412,6 +420,12 @@ class Result:
 
 def _path(data: Any) -> Any:
     return Path(data) if isinstance(data, str) else data
+
+
+def _existing(data: Any) -> Any:
+    if isinstance(path := _path(data), Path) and not path.exists():
+        raise FileNotFoundError(f"There is no file or folder {path}.")
+    return path
 
 
 def read_result(manifest: Manifest, network: Any, options: Mapping[str, Any]) -> Result:

@@ -126,10 +126,17 @@ def reliability(probabilities: ArrayLike, labels: ArrayLike, *, bins: int = 15) 
     return Reliability(tuple(Bin(s / n, good / n, int(n)) for n, s, good in filled), error)
 
 
-def fit_temperature(logits: NDArray[Any], labels: NDArray[Any], *, penalty: float = 1.0) -> float:
+def fit_temperature(
+    logits: NDArray[Any],
+    labels: NDArray[Any],
+    *,
+    penalty: float = 1.0,
+    weights: NDArray[Any] | float = 1.0,
+) -> float:
     """The temperature of the lowest loss of held-out labels (Guo et al., 2017).
 
-    A penalty, in labels, on its distance from 1 leaves it there where labels are few.
+    A penalty, in labels, on its distance from 1 leaves it there where labels are few. Labels may
+    have weights.
 
     >>> sure = np.array([[4.0, 0.0]] * 40)
     >>> fit_temperature(sure, np.array([0, 0, 0, 1] * 10)) > 2
@@ -140,7 +147,7 @@ def fit_temperature(logits: NDArray[Any], labels: NDArray[Any], *, penalty: floa
 
     def loss(log_temperature: float) -> float:
         scaled = log_softmax(logits / np.exp(log_temperature), axis=1)
-        fit = -float(scaled[np.arange(len(labels)), labels].sum())
+        fit = -float((weights * scaled[np.arange(len(labels)), labels]).sum())
         return fit + penalty * log_temperature**2 / 2
 
     bounds = np.log([MIN_TEMPERATURE, MAX_TEMPERATURE])

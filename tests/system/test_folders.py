@@ -94,6 +94,9 @@ def test_the_review_list_names_files(runs, kind):
     listed = pl.read_csv(folder / "look.csv", infer_schema=False)
     assert len(listed) == 5
     assert set(listed["file"]) <= set(list(truth)[LABELED:])
+    if kind == "texts":  # the list has what a person needs to look at
+        texts = [(folder / "data" / name).read_text() for name in listed["file"]]
+        assert listed["text"].to_list() == texts
 
 
 def test_a_damaged_image_is_skipped(runs):

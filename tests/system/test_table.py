@@ -141,13 +141,18 @@ def test_an_audit_gives_labels_with_a_guarantee(run, tmp_path):
         (["fit", "missing.csv", "--target", "a", "--out", "new"], "missing.csv"),
         (["fit", "customers.csv", "--target", "nothing", "--out", "new"], "nothing"),
         (["fit", *CUSTOMERS, "--base-models", "lineer", "--out", "new"], "linear"),
+        (["fit", *CUSTOMERS, "--network", "mlb", "--out", "new"], "got 'mlb'"),
+        (["fit", *CUSTOMERS, "--device", "abacus", "--out", "new"], "no `device` 'abacus'"),
+        (["fit", *CUSTOMERS, "--class-prior", "maybe=1", "--out", "new"], "(no, yes), got"),
         (["fit", *CUSTOMERS, "--out", "run"], "--resume"),
         (["predict", "nowhere", "customers.csv"], "nowhere"),
+        (["predict", "run", "missing.csv"], "no file or folder missing.csv"),
+        (["predict", "run", "run"], "run must be a table"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(run, arguments, named):
     assert named in refused(arguments, cwd=run[0])
-    assert not (run[0] / "new" / "labels.csv").exists()
+    assert not (run[0] / "new").exists()  # so that the mended command runs
 
 
 def test_label_studio_gets_tasks_and_gives_annotations_back(run, tmp_path):

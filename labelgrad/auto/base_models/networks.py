@@ -34,6 +34,7 @@ from labelgrad.models.mlp import MLP, linear_head
 from labelgrad.models.wide_resnet import WideResNet
 from labelgrad.objective import Objective
 from labelgrad.schedules import Drop, Schedule, value_at
+from labelgrad.sklearn import REGRESSION_RATE, REGRESSION_STEPS, ROW_LENGTH, STEPS_PER_LABEL
 from labelgrad.step import Views
 from labelgrad.training.batches import TensorBatches
 from labelgrad.training.evaluation import predict
@@ -45,16 +46,11 @@ HIDDEN = (128, 128)  # of "mlp"
 MAX_LAYERS = 1000
 BATCH_NORM_MOMENTUM = 0.05
 LARGE_IMAGE = 24  # pixels; a stem of stride 2 halves such images
-ROW_LENGTH = 3.0  # of a table's row as networks see it, however many columns there are
 BATCH = 50  # labeled examples, and as many unlabeled ones
 DROP_AT = 0.8  # of the steps; then the learning rate of image networks falls
 CHECKPOINTS = 40  # in a training
 PREDICT_BATCH = 1000  # examples
 WARM_UP_STEPS, MEASURED_STEPS, MAX_MEASURING = 2, 20, 2.0  # seconds
-
-
-REGRESSION_RATE = 2e-4  # on tables
-REGRESSION_STEPS, STEPS_PER_LABEL = (300, 5000), 5  # overfitted values are worse than half-learned
 
 
 @dataclass(frozen=True)
@@ -270,6 +266,11 @@ def network_for(
         module = module or module_to_fine_tune(dataset, config)
     elif isinstance(config.network, nn.Module):
         module = config.network
+    try:
+        torch.empty(0, device=config.device)
+    except (RuntimeError, AssertionError):
+        hint = "leave it out for the CPU"
+        raise ValueError(f"There is no `device` {config.device!r} here; {hint}.") from None
     usual = _usual_network(dataset, config)
     if module is not None:
         architecture = FINE_TUNED if config.fine_tune else OWN

@@ -154,8 +154,13 @@ def base_models(
     list of BaseModel
         With different names.
     """
+    prior, classes = config.class_prior or {}, dataset.task.classes
+    if strange := [name for name in prior if name not in classes or not prior[name] >= 0]:
+        known = ", ".join(classes[:20]) or "none"
+        raise ValueError(f"`class_prior` must give shares of the classes ({known}), got {strange}.")
     module = n.module_to_fine_tune(dataset, config) if config.fine_tune else None
     make = partial(n.network_for, dataset=dataset, config=config, folder=folder, module=module)
+    make(SUPERVISED)  # what the student cannot be is refused now
     chosen = list(default_base_models(dataset) if names is None else names)
     if config.method is not None and config.method not in chosen:
         chosen.append(config.method)

@@ -120,7 +120,7 @@ def print_leaderboard(console: Terminal, evaluation: Evaluation) -> None:
 
 @app.command(epilog="Example: labelgrad compare pets.csv --target kind --models linear,lga")
 @click.argument("data", type=click.Path())
-@click.option("--models", metavar="NAME,…", help="Base models and methods. [default: those of fit]")
+@click.option("--models", metavar="NAME,…", help="Base models, methods, ensemble or student.")
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Repetitions.")
 @click.option("--out", type=FILE, help="[default: runs/compare-DATA]")
 @DASK
@@ -138,7 +138,7 @@ def compare(
         comparison = labelgrad.compare(
             data, models=models, seeds=seeds, out=out, events=console, **options
         )
-    table = comparison.table()
+    table = comparison.table().drop("std_over_seeds", "seconds")  # 80 columns
     console.table(comparison.title, table.columns, table.rows())
     console.say(comparison.summary)
 

@@ -56,7 +56,10 @@ class Terminal(Events):
     """What all commands print to: no text is markup, and none can control the terminal.
 
     Names of classes, columns and files come from data and may hold anything. Notes are printed once
-    each, and progress is shown until it is closed.
+    each. Progress is bars in a terminal or a notebook, and a line now and then elsewhere.
+
+    >>> Terminal().note("The column 'id' is left out.")
+    The column 'id' is left out.
     """
 
     console: Console = field(default_factory=partial(PlainConsole, markup=False, highlight=False))
@@ -93,7 +96,7 @@ class Terminal(Events):
             self.say(sentence)
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        if self.console.is_terminal:
+        if self.console.is_terminal or self.console.is_jupyter:
             if self._bars is None:
                 self._bars = Progress(
                     TextColumn("{task.description:<24}", markup=False),
@@ -103,10 +106,12 @@ class Terminal(Events):
                     console=self.console,
                     transient=True,
                 )
+            self._bars.start()
             if stage not in self._tasks:
-                self._bars.start()
                 self._tasks[stage] = self._bars.add_task(visible(stage), total=total)
             self._bars.update(self._tasks[stage], completed=done, total=total)
+            if self._bars.finished:
+                self._bars.stop()
             return
         now = time.monotonic()
         if done < total and now - self._last.setdefault(stage, now) >= LINE_EVERY:

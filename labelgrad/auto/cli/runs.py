@@ -172,7 +172,7 @@ def audit(
     the annotator. No example is drawn twice. Label them in order: if you stop early, the
     labeled part is still random; if you skip the hard ones, it is not.
     """
-    from labelgrad.auto.audits import audit_status, draw_audit, save_audit, take_audit
+    from labelgrad.auto.audits import audit_status, draw_audit, take_audit
 
     if rows is not None and out is None:
         raise ValueError("--rows needs --out, the file to fill in.")
@@ -180,8 +180,7 @@ def audit(
     if filled is not None:
         console.say(take_audit(result, filled, new_classes=new_classes))
     if rows is not None and out is not None:
-        draw = draw_audit(result, rows)
-        save_audit(result, draw, out)
+        draw = draw_audit(result, rows, path=out)
         console.say(
             f"{len(draw.ids):,} of {draw.population:,} examples, drawn at random: {out}. Fill in "
             f"the column label in order, and give it back with --filled."
@@ -220,7 +219,8 @@ def label_issues(run: Path, most: int, out: Path | None) -> None:
 
     console, result = Terminal(), labelgrad.load(run)
     found = find_label_issues(result, most)
-    console.table("Labels most at odds with held-out predictions", found.columns, found.rows())
+    shown = found.drop("given_confidence", "prediction_confidence")  # 80 columns
+    console.table("Labels most at odds with held-out predictions", shown.columns, shown.rows())
     if out is not None:
         from labelgrad.auto.label_studio import save_to_fill_in
 

@@ -216,7 +216,8 @@ def read(
     for option, owners in OPTIONS.items():
         if getattr(config, option) and kind not in owners:
             raise ValueError(
-                f"`{option}` is for {' or '.join(owners)}, and the data are {kind}; leave it out."
+                f"`{option}` is for data of the kind {' or '.join(owners)}, and these are of the "
+                f"kind {kind}; leave it out."
             )
     dataset = _preprocessor_class(kind).read(data, y, config, events)
     if isinstance(config.groups, tuple):

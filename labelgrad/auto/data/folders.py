@@ -97,7 +97,7 @@ class FolderPreprocessor(Preprocessor):
         files = {name: path for name, path in inside.items() if name in belonging}
         files |= cls._unlabeled(files, config, about)
         if not files:
-            raise ValueError(f"The folder {data} contains no {cls.kind}.")
+            raise ValueError(f"The folder {data} contains no images or texts.")
         if not any(labels.values()):
             raise ValueError(
                 f"The {cls.kind} in {data} have no labels: put those of each class into a folder "

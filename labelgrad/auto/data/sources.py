@@ -222,6 +222,8 @@ def table_files(path: Path) -> list[Path]:
 
 def _open_parquet(path: Path) -> Source:
     files = table_files(path)
+    if not files:
+        raise ValueError(f"{path.name} must be a table or a folder of Parquet files alone.")
     scans = []
     for file in files:
         with readable(file.name, "a Parquet file"):
@@ -287,7 +289,7 @@ def table_pieces(
 ) -> Iterator[bytes]:
     """A table as the content of a file; only an Excel file is made in memory."""
     if suffix not in (writable := (*CSV, *PARQUET, *JSON, EXCEL[0])):
-        raise ValueError(f"A table is written as {', '.join(writable)}, got {suffix!r}.")
+        raise ValueError(f"The name of a table's file must end with {', '.join(writable)}.")
     if suffix in EXCEL and not find_spec("xlsxwriter"):
         raise ImportError("Excel files are written by xlsxwriter: pip install 'labelgrad[excel]'.")
     with ExitStack() as stack:

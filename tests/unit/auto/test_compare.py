@@ -26,9 +26,9 @@ def test_the_best_is_found_and_told_from_chance():
 
 def test_values_and_training_methods_are_compared_too():
     X, y = arrays(rows=80, labeled=40, values=True)
-    found = compare(X, y, base_models="linear,majority,lga", seeds=2, steps=20)
+    found = compare(X, y, base_models="linear,majority,lga,student", seeds=2, steps=20)
     assert found.best.name == "linear"
-    assert {model.name for model in found.models} == {"linear", "majority", "lga"}
+    assert {model.name for model in found.models} == {"linear", "majority", "lga", "student"}
 
 
 def test_finished_trials_are_not_repeated(tmp_path, monkeypatch):
@@ -51,10 +51,16 @@ def test_finished_trials_are_not_repeated(tmp_path, monkeypatch):
     again = compare(X, y, **QUICK, out=tmp_path / "out")
     assert (tmp_path / "out" / "results.jsonl").read_text().startswith(kept)
     assert again.table().drop("seconds").equals(whole.table().drop("seconds"))
+    more = QUICK | {"models": "linear,majority,ensemble", "out": tmp_path / "out"}
+    stacked = compare(X, y, **more)
     monkeypatch.setattr(EstimatorModel, "fit", counted)
     fitted.clear()
     compare(X, y, **QUICK, out=tmp_path / "out")
+    assert compare(X, y, **more).table().equals(stacked.table())
     assert not fitted
+    monkeypatch.setattr(EstimatorModel, "fit", fit)
+    alone, ensemble = compare(X, y, **more | {"models": "linear,ensemble"}).models
+    assert (ensemble.name, ensemble.error) == ("ensemble", alone.error)
 
 
 def test_other_data_or_damage_are_refused(tmp_path):

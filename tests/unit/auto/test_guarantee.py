@@ -10,7 +10,6 @@ from labelgrad.auto.audits import (
     draw_audit,
     imputed_ids,
     repeat_draw,
-    save_audit,
     take_audit,
 )
 from labelgrad.auto.guarantee import (
@@ -69,6 +68,8 @@ def test_draws_that_cannot_be_are_refused(tmp_path):
     run = classification_run(folder=tmp_path, n=50, labeled=40)
     with pytest.raises(ValueError, match="from 1 to 10"):
         draw_audit(run, 11)
+    with pytest.raises(OSError, match="could not be written"):
+        draw_audit(run, 10, path=tmp_path)  # a folder: nothing is drawn
     draw_audit(run, 10)
     with pytest.raises(ValueError, match="drawn for an audit already"):
         draw_audit(run, 1)
@@ -78,8 +79,7 @@ def test_draws_that_cannot_be_are_refused(tmp_path):
 
 def test_a_filled_in_file_is_taken_and_gaps_are_told(tmp_path):
     run, file = classification_run(folder=tmp_path), tmp_path / "audit.csv"
-    draw = draw_audit(run, 5)
-    save_audit(run, draw, file)
+    draw = draw_audit(run, 5, path=file)
     assert file.read_text().splitlines() == ["row,label", *(f"{name}," for name in draw.ids)]
     rows = [f"{draw.ids[0]},cow", f"{draw.ids[1]},", f"{draw.ids[2]},elk"]
     file.write_text("\n".join(["row,label", *rows]))

@@ -8,7 +8,7 @@ import pytest
 
 from labelgrad import FitConfig, fit, load
 from labelgrad.auto.annotations import AnnotationLog, take_corrections
-from labelgrad.auto.audits import draw_audit, save_audit, take_audit
+from labelgrad.auto.audits import draw_audit, take_audit
 from labelgrad.auto.data.dataset import read
 from labelgrad.auto.label_studio import save_to_fill_in
 from labelgrad.auto.queue import review_list
@@ -39,7 +39,7 @@ def test_an_id_names_the_rows_in_every_file(tmp_path):
     assert pl.read_csv(run / "table.csv")["Customer ID"].to_list() == NAMES
     result = load(run)
     save_to_fill_in(result, review_list(result, 5), tmp_path / "look.csv")
-    save_audit(result, draw_audit(result, 4), tmp_path / "audit.csv")
+    draw_audit(result, 4, path=tmp_path / "audit.csv")
     for file, count, take in (("look", 5, take_corrections), ("audit", 4, take_audit)):
         listed = pl.read_csv(tmp_path / f"{file}.csv", infer_schema=False)
         assert listed["Customer ID"].is_in(STRIPPED[LABELED:]).all()

@@ -14,7 +14,7 @@ def test_data_that_nothing_reads(tmp_path):
 
 
 def test_options_of_another_kind_are_refused():
-    with pytest.raises(ValueError, match="`target` is for table, and the data are arrays"):
+    with pytest.raises(ValueError, match="`target` is for data of the kind table"):
         read(np.eye(3), [0, 1, -1], FitConfig(target="a"))
 
 
