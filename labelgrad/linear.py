@@ -23,18 +23,19 @@ No d × d matrix is formed. With an orthonormal basis U of the span of the label
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from labelgrad.sklearn import Array, PartlyLabeledClassifier, as_seed, inner_folds
+from labelgrad.sklearn import Array, PartlyLabeledClassifier, inner_folds
 
 STRENGTHS = np.geomspace(1e-3, 1e2, 6)  # C
 MIN_PROBABILITY = 1e-4  # one confident mistake should not decide
@@ -61,14 +62,14 @@ class _ByMetric(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"`powers` must be whole numbers from 0 on, got {self.powers!r}.")
         codes = self._encode(X, y)
         examples: Array = validate_data(self, X, dtype=np.float64)
-        self.maps_ = self._fit_maps(examples)
         labeled, losses, heads = np.flatnonzero(codes >= 0), [], []
         target = np.eye(len(self.classes_))[codes[labeled]]
-        target *= self._weights(sample_weight, codes)[labeled, None]
+        if sample_weight is not None:
+            target *= self._weights(sample_weight, codes)[labeled, None]
         repeats = max(1, min(self._repeats, FEW_LABELS // len(labeled)))
         orders = [np.random.default_rng(n).permutation(len(labeled)) for n in range(repeats)]
         folds = [np.sort(o[fold]) for o in orders for fold in inner_folds(codes[labeled[o]])]
-        for features in self._features(examples):
+        for features in self._features(examples, fit=True):
             mean = features.mean(0)
             for basis in metric_bases(features - mean, labeled, self.powers):
                 inputs, held_out = (features[labeled] - mean) @ basis, np.zeros(len(STRENGTHS))
@@ -92,12 +93,9 @@ class _ByMetric(BaseEstimator):  # type: ignore[misc]
         self.transduction_ = self.classes_[np.where(codes >= 0, codes, predicted)]
         return self
 
-    def _fit_maps(self, X: Array) -> list[Any]:
-        """The maps from examples to the features; none where the columns are the features."""
-        return []
-
-    def _features(self, X: Array) -> Iterator[Array]:
-        yield from (each.transform(X) for each in self.maps_) if self.maps_ else (X,)
+    def _features(self, X: Array, *, fit: bool = False) -> Iterable[Array]:
+        """What the models are linear in: one array, or one of each length scale."""
+        return (X,)
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """The probability of each class."""
@@ -209,16 +207,21 @@ class LGAKernelClassifier(PartlyLabeledClassifier, _ByMetric):
     random_state: int | np.random.RandomState | None = None
     _needs_unlabeled: ClassVar = False
 
-    def _fit_maps(self, X: Array) -> list[Any]:
+    def _features(self, X: Array, *, fit: bool = False) -> Iterable[Array]:
         from scipy.spatial.distance import pdist
         from sklearn.kernel_approximation import Nystroem
 
-        seed = as_seed(self.random_state)
-        some = np.random.default_rng(seed).permutation(len(X))[:TYPICAL]
-        typical = float(np.median(pdist(X[some], "sqeuclidean"))) or 1.0
-        drawn = {"n_components": min(self.landmarks, len(X)), "random_state": seed % 2**32}
-        gammas = [0.5 / (scale**2 * typical) for scale in self.length_scales]
-        return [Nystroem(gamma=gamma, **drawn).fit(X) for gamma in gammas]
+        if fit:
+            rng = check_random_state(self.random_state)
+            some = X[rng.permutation(len(X))[:TYPICAL]]
+            typical = float(np.median(pdist(some, "sqeuclidean"))) or 1.0
+            drawn = {
+                "n_components": min(self.landmarks, len(X)),
+                "random_state": rng.randint(2**31),
+            }
+            gammas = [0.5 / (scale**2 * typical) for scale in self.length_scales]
+            self.maps_ = [Nystroem(gamma=gamma, **drawn).fit(X) for gamma in gammas]
+        return (each.transform(X) for each in self.maps_)
 
 
 def metric_bases(X: Array, labeled: Array, powers: Sequence[int]) -> list[Array]:

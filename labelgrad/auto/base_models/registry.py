@@ -160,7 +160,6 @@ def base_models(
         raise ValueError(f"`class_prior` must give shares of the classes ({known}), got {strange}.")
     module = n.module_to_fine_tune(dataset, config) if config.fine_tune else None
     make = partial(n.network_for, dataset=dataset, config=config, folder=folder, module=module)
-    make(SUPERVISED)  # what the student cannot be is refused now
     chosen = list(default_base_models(dataset) if names is None else names)
     if config.method is not None and config.method not in chosen:
         chosen.append(config.method)
@@ -183,6 +182,7 @@ def base_models(
                 f"rename the estimator or the column of weak labels."
             )
         models[model.name] = model
+    make(SUPERVISED)  # what the student cannot be is refused now
     return list(models.values())
 
 
