@@ -2,13 +2,15 @@
 
     python -m experiments.unknown_classes --tables TABLES --out results/unknown-classes
 
-Of each data set a share of the classes gets no label, the others ten labels each. A line has how
-many imputed labels have a confidence above 0.9 and how many of these are wrong, with and without
-the correction by `unknown_probability`, and the area under the ROC curve of `ood_score`.
+Of each data set a share of the classes gets no label, the others ten labels each; where the share
+is less than a class, there is no line. A line has how many imputed labels have a confidence above
+0.9, how many of these are wrong, and the loss of all confidences, with and without the correction
+by `unknown_probability`, and the area under the ROC curve of `ood_score`.
 """
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -23,17 +25,20 @@ from experiments.tabular.data import Sources, whole
 from labelgrad.auto.fit import fit
 
 SETS = "digits-50,segment,pendigits,vowel,dermatology,vehicle,car,page-blocks,waveform,splice"
+SHARES = "0,0.2,0.4,0.6"
 ROWS, LABELS, CONFIDENT = 1500, 10, 0.9
 
 
-def trial(name: str, missing: float, seed: int, sources: Sources) -> Line:
-    """One fit without the labels of some classes."""
+def trial(name: str, missing: float, seed: int, sources: Sources) -> Line | None:
+    """One fit without the labels of some classes, or None if the share is less than a class."""
     x, y = whole(name, sources)
     rng = np.random.default_rng(seed)
     some = rng.permutation(len(y))[:ROWS]
     x, y = x[some], y[some]
     classes = rng.permutation(np.unique(y))
-    known = classes[: max(2, int(np.ceil((1 - missing) * len(classes))))]
+    known = classes[: max(2, math.ceil((1 - missing) * len(classes)))]
+    if missing and len(known) == len(classes):
+        return None
     labeled = [rng.permutation(np.flatnonzero(y == one))[:LABELS] for one in known]
     given = np.full(len(y), -1)
     given[np.concatenate(labeled)] = y[np.concatenate(labeled)]
@@ -47,7 +52,10 @@ def trial(name: str, missing: float, seed: int, sources: Sources) -> Line:
     line["known_error"] = float(wrong[~is_unknown].mean())
     line["noticed"] = bool((chance < 1).any())
     for key, share in (("before", chance), ("after", 1.0)):
-        confident = found["confidence"].to_numpy() / share > CONFIDENT
+        confidence = found["confidence"].to_numpy() / share
+        confident = confidence > CONFIDENT
+        loss = -np.log(np.clip(np.where(wrong, 1 - confidence, confidence), 1e-3, 1))
+        line[f"loss_{key}"] = float(loss.mean())  # of "this label is right"
         line[f"confident_{key}"] = int(confident.sum())
         line[f"wrong_{key}"] = int(wrong[confident].sum())
     if is_unknown.any():
@@ -58,7 +66,7 @@ def trial(name: str, missing: float, seed: int, sources: Sources) -> Line:
 def main(
     tables: Annotated[Path, typer.Option(help="Folder of CSV files with a column target.")],
     sets: Annotated[str, typer.Option(help="Names, with commas.")] = SETS,
-    shares: Annotated[str, typer.Option(help="Shares of classes without a label.")] = "0,0.4",
+    shares: Annotated[str, typer.Option(help="Shares of classes without a label.")] = SHARES,
     seeds: Annotated[int, typer.Option(help="Draws of classes and labels.")] = 2,
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("runs/unknown-classes"),
 ) -> None:
@@ -68,8 +76,8 @@ def main(
     results.begin()
     for seed, name, share in product(range(seeds), listed(sets), map(float, listed(shares))):
         key = {"data": name, "missing": share, "seed": seed}
-        if not results.has(**key):
-            results.add([key | trial(name, share, seed, sources)])
+        if not results.has(**key) and (line := trial(name, share, seed, sources)) is not None:
+            results.add([key | line])
     typer.echo(markdown(results.lines))
 
 

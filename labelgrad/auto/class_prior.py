@@ -20,7 +20,8 @@ mixture: of known classes, with the distances of L, and of unknown ones, which a
 
 The ratio of the densities is an isotonic regression, as it falls with the distance, and 1 − π is
 the smallest ratio of the distribution functions around the median, where distances of unknown
-classes are rare (positive-unlabeled learning).
+classes are rare (positive-unlabeled learning). Few labels do not show how far a known class can
+reach, so one more labeled example is assumed at the largest distance.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from labelgrad.auto.task import Array, log_normalize
 CONCENTRATIONS = 2.0 ** np.arange(-1, 7)  # for each class
 DISCARDED, DRAWS, THINNING = 50, 100, 5  # of the Gibbs sampler; one step in five is kept
 ITERATIONS, TOLERANCE, MIN_SHARE = 500, 1e-7, 1e-4
-UNLIKELY = 1.64  # standard errors that U must exceed L by, or all classes count as known
+DOUBT = 1.0  # standard errors by which U exceeds L: up to here all classes count as known
 CENTRE = (0.3, 0.4, 0.5, 0.6, 0.7)  # quantiles of L
 
 
@@ -123,14 +124,15 @@ def probability_known(labeled: Array, unlabeled: Array, weights: Array) -> Array
     Returns
     -------
     array of shape (n,)
-        All ones unless unlabeled examples are farther away than chance explains (Mann-Whitney).
+        All ones unless unlabeled examples are farther away by a standard error (Mann-Whitney);
+        from two standard errors on, unknown classes are certain to exist.
 
     Examples
     --------
     >>> near, far = np.linspace(0, 1, 100), np.linspace(2, 3, 50)
     >>> float(probability_known(near, near, np.ones(100)).min())
     1.0
-    >>> probability_known(near, np.append(near, far), np.ones(100))[[0, -1]].round(2)
+    >>> probability_known(near, np.append(near, far), np.ones(100))[[0, -1]].round(1)
     array([1., 0.])
     """
     from sklearn.isotonic import IsotonicRegression
@@ -140,15 +142,18 @@ def probability_known(labeled: Array, unlabeled: Array, weights: Array) -> Array
     below = np.searchsorted(sorted_unlabeled, labeled, side="left")
     until = np.searchsorted(sorted_unlabeled, labeled, side="right")
     farther = share @ (1 - (below + until) / 2 / len(unlabeled))
-    standard_error = np.sqrt((share**2).sum() / 12)
-    if farther - 0.5 < UNLIKELY * standard_error:
+    uneven = (share**2).sum()  # 1 / labels, if all count the same
+    doubt = np.clip((farther - 0.5) / np.sqrt(uneven / 12) - DOUBT, 0.0, 1.0)
+    if not doubt:
         return np.ones(len(unlabeled))
-    counts = np.concatenate([share, np.full(len(unlabeled), 1 / len(unlabeled))])
-    is_labeled = np.arange(len(counts)) < len(labeled)
+    farthest, each = [unlabeled.max()], np.full(len(unlabeled), (1 + uneven) / len(unlabeled))
+    counts = np.concatenate([share, [uneven], each])
+    is_labeled = np.arange(len(counts)) <= len(labeled)
     regression = IsotonicRegression(increasing=False, y_min=1e-6, y_max=1 - 1e-6)
-    regression.fit(np.concatenate([labeled, unlabeled]), is_labeled, counts)
+    regression.fit(np.concatenate([labeled, farthest, unlabeled]), is_labeled, counts)
     chance = regression.predict(unlabeled)  # that one of both, drawn equally often, is labeled
     cumulative = share[order].cumsum()
     places = np.minimum(np.searchsorted(cumulative, CENTRE), len(labeled) - 1)
     ratios = until[order][places] / len(unlabeled) / cumulative[places]
-    return np.asarray(np.minimum(1.0, min(1.0, ratios.min()) * chance / (1 - chance)))
+    known = np.minimum(1.0, min(1.0, ratios.min()) * chance / (1 - chance))
+    return np.asarray(1 - doubt * (1 - known))

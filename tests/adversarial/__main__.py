@@ -19,10 +19,10 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"  # threads do not survive a fork
 os.environ |= {"LABELGRAD_ENCODER": "none", "COLUMNS": "200"}
 
-from tests.adversarial import folders, http, kills, misuse, tables  # noqa: E402
+from tests.adversarial import folders, histories, http, kills, misuse, tables  # noqa: E402
 from tests.adversarial.cases import Done, Part, prepare, run_case  # noqa: E402
 
-PARTS = [*tables.PARTS, *folders.PARTS, *misuse.PARTS, *kills.PARTS, *http.PARTS]
+PARTS = [*tables.PARTS, *folders.PARTS, *misuse.PARTS, *histories.PARTS, *kills.PARTS, *http.PARTS]
 TURN = 60.0  # seconds for each part, again and again
 
 

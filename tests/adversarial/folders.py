@@ -227,7 +227,9 @@ def encoder_case(draw: random.Random, place: Path) -> str:
     """A folder that claims to be an encoder; the code in it must not run."""
     (place / "encoder").mkdir()
     kinds = ["planted.Module", "os.system", "sentence_transformers.models.Transformer"]
+    kinds += ["sentence_transformers.base.modules.router.Router"]  # it loads what its config names
     modules = [{"idx": 0, "name": "0", "path": "", "type": kind} for kind in kinds]
+    route = {"types": {"query_0": "planted.Module"}, "structure": {"query": ["query_0"]}}
     about = {
         "architecture": draw.choice(["resnet18", "planted", "../x"]),
         "auto_map": {"AutoModel": "planted.Module", "AutoConfig": "planted.Module"},
@@ -236,6 +238,7 @@ def encoder_case(draw: random.Random, place: Path) -> str:
     contents = {
         "planted.py": b"open('ran', 'w').close()",
         "modules.json": json.dumps(wild(draw.sample(modules, 2), draw)).encode(),
+        "router_config.json": json.dumps(route).encode(),
         "config.json": json.dumps(wild(about, draw)).encode(),
         "config_sentence_transformers.json": json.dumps(wild({"a": 1}, draw)).encode(),
         "tokenizer_config.json": json.dumps(about).encode(),

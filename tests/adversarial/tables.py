@@ -72,6 +72,7 @@ def parquet(rows: list[list[object]], draw: random.Random) -> bytes:
     names = [name if name == "label" else f"{name}{i}" for i, name in enumerate(map(str, rows[0]))]
     packed = io.BytesIO()
     columns = {name: [row[i] for row in rows[1:]] for i, name in enumerate(names)}
+    columns |= {"key": [2 ** draw.choice([31, 53, 62]) + row for row in range(len(rows) - 1)]}
     pl.DataFrame(columns, strict=False).write_parquet(packed)
     return packed.getvalue()
 

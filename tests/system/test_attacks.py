@@ -16,7 +16,7 @@ def test_two_cases_of_each_attack_and_six_kills_are_survived(tmp_path):
     done = subprocess.run(order, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(counts.read_text())["parts"]
-    assert len(found) == 11
+    assert len(found) == 13
     assert {part["cases"] for part in found.values()} == {2}
     assert {part["failures"] for part in found.values()} == {0}
     assert found["kills"]["outcomes"] == {"3 kills": 2}

@@ -81,14 +81,15 @@ def test_probabilities_of_known_classes_are_calibrated(unknown):
     known = probability_known(own, apart[rest].min(1), np.ones(100))
     assert known.mean() == pytest.approx((~is_unknown[rest]).mean(), abs=0.12)
     if not unknown:
-        assert (known == 1).all()
+        assert known.min() > 0.5
 
 
 def test_false_alarms_are_rare():
-    """Distances of one distribution: the 5 % that a one-sided test allows, and two sigma."""
+    """Distances of one distribution: an example looks unknown in at most 5 % of draws."""
     rng = np.random.default_rng(0)
-    alarms = [
-        (probability_known(rng.gamma(3, size=50), rng.gamma(3, size=500), np.ones(50)) < 1).any()
+    known = [
+        probability_known(rng.gamma(3, size=50), rng.gamma(3, size=500), np.ones(50))
         for _ in range(400)
     ]
-    assert np.mean(alarms) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 400) + 0.01  # U is a sample, too
+    assert np.mean([(each < 0.5).any() for each in known]) <= 0.05
+    assert min(each.min() for each in known) > 0  # labels never rule out that a class reaches far
