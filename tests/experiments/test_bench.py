@@ -8,29 +8,25 @@ import pytest
 import torch
 from scipy.stats import gmean, rankdata
 
-from experiments.tabular.bench import bench_trial, clipped, scores
+from experiments.tabular.bench import bench_trial
 from experiments.tabular.data import (
     SETS,
     VALUES,
     Draw,
     Rows,
     Sources,
-    scales,
     set_names,
     split,
-    stratified,
 )
-from experiments.tabular.leaderboard import LEAST, Leaderboard, page, show
+from experiments.tabular.leaderboard import Leaderboard, page, show
 from experiments.tabular.methods import (
     BASELINES,
     FITS,
-    Predictions,
     fits_for,
-    predicted,
     undisturbed,
 )
 from experiments.tabular.tabpfn import TabPFN, Transformer
-from labelgrad import LGAClassifier, StackedClassifier
+from labelgrad import StackedClassifier
 from tests.experiments.command import experiment, one_sentence
 
 MODELS = ["linear", "lga-evidence"]
@@ -86,32 +82,6 @@ def test_a_baseline_of_regression_ignores_the_unit(name):
     np.testing.assert_allclose(found[1], 1024 * found[0])
 
 
-def test_a_row_far_from_everything_gets_the_frequencies_of_the_labels():
-    rows = blobs(known=6)
-    far = Rows(rows.x, rows.y, rows.given, rows.x[:1] + 1e4, rows.y[:1])
-    with undisturbed():
-        (found,) = FITS["label-spreading-rbf"](far, 0)
-    np.testing.assert_allclose(found.test[0], [1 / 3] * 3)
-
-
-def test_a_class_without_a_label_has_a_column():
-    rows = blobs(rows=60, known=9)
-    rows.given[rows.y == 1] = False
-    model = LGAClassifier(steps=2, random_state=0).fit(rows.x, rows.partial)
-    found = predicted("lga", model, rows)
-    assert found.test.shape == (60, 3)
-    assert (found.test[:, 1] == 0).all()
-
-
-@pytest.mark.parametrize("data", ["wine", "diabetes"])
-def test_ours_are_scored_too(data, monkeypatch):
-    monkeypatch.setitem(LGAClassifier.__init__.__kwdefaults__, "steps", 5)
-    for name in ("lga", "supervised-network"):
-        (line,) = bench_trial(data, name, seed=0, draw=Draw(), sources=Sources())
-        assert line["method"] == name
-        assert line["error"] < 3
-
-
 # Data
 
 
@@ -132,11 +102,6 @@ def test_a_split_has_the_labels_that_were_asked_for(name, at_random):
         assert len(np.unique(rows.y[rows.given])) > 1
 
 
-def test_fifty_labels_are_drawn_at_random_from_every_set():
-    for name in ("wine", "breast-cancer", "diabetes"):
-        assert split(name, Sources(), Draw(labels=50), seed=0).given.sum() == 50
-
-
 def test_a_table_is_a_data_set_with_numbers_of_unit_variance(tmp_path):
     sources = tables(tmp_path / "mine")
     assert set_names(sources)[-2:] == ("houses", "pets")
@@ -149,23 +114,6 @@ def test_a_table_is_a_data_set_with_numbers_of_unit_variance(tmp_path):
     assert set(np.unique(whole[:, 1:])) == {0, 1}
     with pytest.raises(ValueError, match="must hold numbers for regression"):
         split("pets", Sources(tables=sources.tables, regressions=("pets",)), Draw(), seed=0)
-
-
-def test_pixels_share_one_scale():
-    pixels = np.array([[0.0, 0, 16], [0, 16, 0], [16, 0, 16]])
-    assert len(set(scales(pixels))) == 1
-    assert len(set(scales(pixels * [1, 2, 3]))) > 1
-
-
-@pytest.mark.parametrize("name", [name for name in SETS if name != "fashion-mnist"])
-def test_a_small_set_has_labels_of_every_class_and_test_rows_of_its_own(name):
-    rows = stratified(name, seed=4)
-    assert int(rows.given.sum()) == (SETS[name][1] or len(rows.y) // 10)
-    seen = {row.tobytes() for row in rows.x}
-    if name != "iris":  # of which two flowers are alike
-        assert not any(row.tobytes() in seen for row in rows.x_test)
-    if rows.classes:
-        assert set(rows.y[rows.given]) == set(rows.y)
 
 
 # Scores
@@ -187,20 +135,6 @@ def test_a_trial_is_repeatable_and_scored_as_by_hand():
     ]
     assert line["sure"] == len(confident)
     assert line["sure_right"] == sum(a == b for a, b in confident)
-
-
-def test_clipping_keeps_the_order_and_a_least_probability():
-    before = np.random.default_rng(0).dirichlet([0.05] * 3, 100)
-    after = clipped(before)
-    np.testing.assert_allclose(after.sum(1), 1)
-    assert (after >= LEAST / (1 + 3 * LEAST)).all()
-    assert (after.argmax(1) == before.argmax(1)).all()
-
-
-def test_the_error_of_a_regression_is_in_standard_deviations():
-    x, y = np.zeros((4, 1)), np.array([0.0, 2.0, 4.0, 6.0])
-    rows = Rows(x, y, np.array([True, True, False, False]), x, y)
-    assert scores(Predictions("svm", np.full(4, y.mean()), y[2:]), rows) == {"error": 1.0}
 
 
 def test_a_method_that_fails_keeps_a_line_that_says_why(monkeypatch):

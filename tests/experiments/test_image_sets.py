@@ -13,7 +13,7 @@ import torch
 from scipy.io import savemat
 
 from experiments.datasets import cifar10, fashion_mnist, svhn
-from experiments.datasets.files import data_folder, fetch
+from experiments.datasets.files import fetch
 from experiments.datasets.image_sets import load
 from experiments.datasets.svhn import read_mat
 
@@ -104,15 +104,6 @@ def test_fashion_mnist_is_read_packed_or_not(tmp_path, monkeypatch, packed):
         assert np.array_equal(x[:, 0], arrays[f"{part}-images-idx3-ubyte"])
         assert np.array_equal(y, arrays[f"{part}-labels-idx1-ubyte"])
         assert x.shape[1] == 1
-
-
-def test_missing_pictures_of_fashion_mnist_are_named_with_folder_and_source(tmp_path, monkeypatch):
-    small_fashion(tmp_path, monkeypatch)
-    (tmp_path / "fashion-mnist" / "t10k-images-idx3-ubyte.gz").unlink()
-    with pytest.raises(OSError, match=r"t10k-images-idx3-ubyte\.gz could not be") as caught:
-        load("fashion-mnist", tmp_path)
-    assert f"put the file into {tmp_path / 'fashion-mnist'} yourself" in str(caught.value)
-    assert len(list((tmp_path / "fashion-mnist").iterdir())) == 3  # nothing half downloaded
 
 
 def test_other_pictures_than_fashion_mnists_are_refused(tmp_path, monkeypatch):
@@ -246,14 +237,6 @@ def test_a_file_is_downloaded_once_and_one_put_there_by_hand_is_left_alone(tmp_p
     (folder / "source.bin").write_bytes(b"mine")
     fetch([source.as_uri()], folder)
     assert (folder / "source.bin").read_bytes() == b"mine"
-
-
-def test_the_folder_is_the_given_one_then_the_environments_then_the_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("LABELGRAD_DATA", str(tmp_path))
-    assert data_folder("given") == Path("given")
-    assert data_folder() == tmp_path
-    monkeypatch.setenv("LABELGRAD_DATA", "")
-    assert data_folder().name == "labelgrad"
 
 
 def test_a_damaged_matlab_file_is_one_sentence(tmp_path):
