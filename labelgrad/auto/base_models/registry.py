@@ -22,6 +22,7 @@ from labelgrad.auto.data.dataset import Dataset
 from labelgrad.methods import SUPERVISED, every_method
 from labelgrad.nearest import did_you_mean
 
+ARD, MAX_FOR_ARD = "ard gaussian process", 2_000_000  # labels², times columns: five seconds
 SEEDED: dict[str, Any] = {"seeded": "random_state"}
 TREES = {"n_estimators": 200} | SEEDED
 # scikit-learn's default of 20 examples in a leaf would be all labels there are.
@@ -51,6 +52,7 @@ ESTIMATORS = (
     _family("random forest", "sklearn.ensemble.RandomForest", "trees", **TREES),
     _family("extra trees", "sklearn.ensemble.ExtraTrees", "trees", **TREES),
     EstimatorModel("gaussian process", e.gaussian_classifier, e.gaussian_regressor),
+    EstimatorModel(ARD, None, partial(e.gaussian_regressor, ard=True)),
     _family("catboost", "catboost.CatBoost", **CATBOOST),
     _family("tabicl", "tabicl.TabICL", allow_auto_download=False, **SEEDED),
     # Baselines for comparisons, which are not stacked by default.
@@ -72,7 +74,7 @@ DEFAULT = {
         *("linear", "lga-metric", "self-training", "random forest", "extra trees"),
         *("neighbours", "label spreading"),
     ),
-    "regression": ("linear", "random forest", "extra trees", "neighbours", "gaussian process"),
+    "regression": ("linear", "extra trees", "neighbours", "gaussian process", ARD),
 }
 DEFAULT_FOR_FEATURES = {  # of encoders: trees would use one of a thousand columns at a time
     "classification": ("linear", "nearest features", "lga-linear"),
@@ -103,7 +105,9 @@ def default_base_models(dataset: Dataset) -> tuple[str, ...]:
         return (*DEFAULT_FOR_FEATURES[dataset.task.name], *plain, *networks)
     boosted = WHERE_INSTALLED if dataset.X.shape[1] <= MAX_BOOSTED else ()
     installed = (name for name in boosted if find_spec(name))
-    return (*DEFAULT[dataset.task.name], *installed, *networks)
+    is_slow = len(dataset.labeled) ** 2 * dataset.X.shape[1] > MAX_FOR_ARD
+    names = (name for name in DEFAULT[dataset.task.name] if name != ARD or not is_slow)
+    return (*names, *installed, *networks)
 
 
 def views(dataset: Dataset) -> dict[str, tuple[int, int]]:

@@ -69,7 +69,8 @@ def dataset(raw: Array | None = None, task: Task | None = None, **more: bool) ->
 def of_registry(task: Task) -> list[BaseModel]:
     classes_only = {"self-training", "label spreading", "logistic regression"}
     classes_only |= {"lga-linear", "lga-metric"}
-    left_out = OPTIONAL | (classes_only if isinstance(task, Regression) else set())
+    values_only = {"ard gaussian process"}
+    left_out = OPTIONAL | (classes_only if isinstance(task, Regression) else values_only)
     return [make() for name, make in BASE_MODELS.items() if name not in left_out] + NETWORKS
 
 

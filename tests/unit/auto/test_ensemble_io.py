@@ -22,7 +22,7 @@ CLASSES = (
 )
 CLASSES += "lga-linear,gaussian process,lga"
 FEW = "linear,neighbours,lga-linear,lga"
-VALUES = "linear,random forest,extra trees,neighbours,gaussian process,majority"
+VALUES = "linear,random forest,extra trees,neighbours,ard gaussian process,majority,lga"
 
 
 def fit_equal(folder, models, *, values=False):
