@@ -41,10 +41,10 @@ from labelgrad.training.trainer import ADAM
 
 PART = 20_000  # examples that are predicted at once
 TRUE_LABELS = 0.1  # weight of their loss
-MIN_ROWS = 5000  # that the student of a table learns from, mixed ones included
+MIN_ROWS, FAST_ROWS = 5000, 1500  # that the student of a table learns from, mixed ones included
 MIXED_SHARE = 0.25  # of a mixed row's columns come from the second row
 STD_PRIOR = 100  # labels; fewer tell standard deviations apart less than they should
-BATCH, TABLE_STEPS, TABLE_RATE = 128, 500, 4e-3  # the rate falls along a cosine
+BATCH, TABLE_STEPS, FAST_STEPS, TABLE_RATE = 128, 500, 200, 4e-3  # the rate falls along a cosine
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ def distill(
     dataset : Dataset
         The examples that base models were fitted on.
     config : FitConfig
-        `network`, `steps`, `seed`, `device` and `mirror` are used.
+        `quality`, `network`, `steps`, `seed`, `device` and `mirror` are used.
     folder : Path, optional
         Where checkpoints are; trainings go on from them.
     events : Events
@@ -85,13 +85,15 @@ def distill(
     Student
     """
     network = networks.network_for(SUPERVISED, dataset, config, folder=folder)
+    is_fast = config.quality == "fast"
     folds, task, is_raw = ensemble.folds, dataset.task, dataset.raw is not None
     if isinstance(task, Regression) and not is_raw and network.module is None:
         task = replace(task, outputs=2)  # the ensemble's standard deviation as well
     if not is_raw and not dataset.has_encoded_features:
-        steps = TABLE_STEPS if config.steps is None else config.steps
+        steps = (FAST_STEPS if is_fast else TABLE_STEPS) if config.steps is None else config.steps
         network = replace(network, steps=steps, learning_rate=Cosine(TABLE_RATE, steps))
-    examples = with_mixed_rows(dataset, ensemble, config.seed)
+    wanted = FAST_ROWS if is_fast else MIN_ROWS
+    examples = with_mixed_rows(dataset, ensemble, config.seed, wanted)
     taught = np.concatenate([dataset.unlabeled, np.arange(len(dataset), len(examples))])
     train = _train_on_raw if is_raw else _train_on_rows
     students = 0 if is_raw else len(folds)
@@ -175,9 +177,9 @@ def _train_on_raw(
     return run.finish().trainer.evaluated
 
 
-def with_mixed_rows(dataset: Dataset, ensemble: Ensemble, seed: int) -> Examples:
+def with_mixed_rows(dataset: Dataset, ensemble: Ensemble, seed: int, wanted: int) -> Examples:
     """All examples, and rows mixed from two others, as many as a small table lacks."""
-    missing = MIN_ROWS - len(dataset.unlabeled)
+    missing = wanted - len(dataset.unlabeled)
     is_table = dataset.raw is None and not dataset.has_encoded_features
     fits = [each for each in ensemble.cross_fits if ensemble.weights[each.name]]
     if missing <= 0 or not is_table or not all(each.predicts_new for each in fits):

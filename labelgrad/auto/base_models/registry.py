@@ -76,6 +76,10 @@ DEFAULT = {
     ),
     "regression": ("linear", "extra trees", "neighbours", "gaussian process", ARD),
 }
+FAST = {
+    "classification": ("lga-metric", "extra trees", "neighbours"),
+    "regression": ("linear", "extra trees", "gaussian process"),
+}
 DEFAULT_FOR_FEATURES = {  # of encoders: trees would use one of a thousand columns at a time
     "classification": ("linear", "nearest features", "lga-linear"),
     "regression": ("linear", "nearest features", "gaussian process"),
@@ -92,7 +96,7 @@ TRAINING_SHARE, PARALLEL_EFFICIENCY = 0.85, 0.85  # of a time budget; of several
 WHERE_INSTALLED, MAX_BOOSTED = ("catboost",), 300  # columns: a minute a fold for 800
 
 
-def default_base_models(dataset: Dataset) -> tuple[str, ...]:
+def default_base_models(dataset: Dataset, quality: str = "best") -> tuple[str, ...]:
     """The names of the base models that are stacked by default.
 
     Networks are among them where they see pixels or tokens. On tables they make the ensemble no
@@ -103,6 +107,8 @@ def default_base_models(dataset: Dataset) -> tuple[str, ...]:
         beside = DEFAULT_FOR_PLAIN[dataset.task.name]
         plain = [f"{name}{ON}{view}" for view in views(dataset) if view for name in beside]
         return (*DEFAULT_FOR_FEATURES[dataset.task.name], *plain, *networks)
+    if quality == "fast":
+        return (*FAST[dataset.task.name], *networks)
     boosted = WHERE_INSTALLED if dataset.X.shape[1] <= MAX_BOOSTED else ()
     installed = (name for name in boosted if find_spec(name))
     is_slow = len(dataset.labeled) ** 2 * dataset.X.shape[1] > MAX_FOR_ARD
@@ -143,7 +149,7 @@ def base_models(
     names : sequence of str, optional
         Names of the registry or training methods such as "lga+vat"; the defaults if None.
     config : FitConfig
-        `method`, `estimators`, `weak_labels` and the options of networks are used.
+        `quality`, `method`, `estimators`, `weak_labels` and the options of networks are used.
     dataset : Dataset
         Tells defaults and what networks see.
     folder : Path, optional
@@ -156,7 +162,7 @@ def base_models(
     """
     module = n.module_to_fine_tune(dataset, config) if config.fine_tune else None
     make = partial(n.network_for, dataset=dataset, config=config, folder=folder, module=module)
-    chosen = list(default_base_models(dataset) if names is None else names)
+    chosen = list(default_base_models(dataset, config.quality) if names is None else names)
     if config.method is not None and config.method not in chosen:
         chosen.append(config.method)
     models: dict[str, BaseModel] = {}

@@ -181,6 +181,7 @@ def test_defaults_have_networks_only_where_they_see_pixels() -> None:
     images = dataset(raw=np.zeros((90, 1, 8, 8), np.uint8))
     assert "linear" in default_base_models(table)
     assert "lga-evidence" not in default_base_models(table)
+    assert default_base_models(table, "fast") == ("lga-metric", "extra trees", "neighbours")
     assert default_base_models(encoded) == ("linear", "nearest features", "lga-linear")
     assert default_base_models(images)[-2:] == ("supervised", "lga-evidence")
     models = {model.name: model for model in base_models(None, FitConfig(), images)}
