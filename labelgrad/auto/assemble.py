@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,16 +18,15 @@ from labelgrad.auto.distillation import Student
 from labelgrad.auto.ensemble_io import pack_ensemble
 from labelgrad.auto.evaluation import ENSEMBLE, STUDENT, Evaluation
 from labelgrad.auto.labels import Summary, in_parts, summarize
-from labelgrad.auto.predictor import Predictor
+from labelgrad.auto.predictor import Predictor, interval_margin
 from labelgrad.auto.result import About, HeldOut, Result, UnlabeledPredictions
 from labelgrad.auto.stacking import Ensemble
 from labelgrad.auto.store import allocate
-from labelgrad.auto.task import Array, Classification, Regression, log_normalize
+from labelgrad.auto.task import Array, Classification, log_normalize
 
 MAX_UNLABELED, MIN_UNLABELED = 300_000, 20_000
 STEPS = 2000  # of a training whose steps are not given
 COPIED_AT_ONCE = 2**10  # examples
-INTERVAL = 0.9  # share of held-out values within the margin of a prediction
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,18 +89,18 @@ class Fitted:
 def assemble(fitted: Fitted) -> Result:
     """The result of a fit, without its report."""
     sample, config, task = fitted.sample, fitted.config, fitted.ensemble.task
-    whole, student = sample.whole, fitted.student
+    whole, student, network = sample.whole, fitted.student, fitted.student.network
     width = max(task.columns, whole.X.shape[1])
     parts = [
-        summarize(task, student.network.predict(whole.examples[rows]))
+        summarize(task, network.predict(whole.examples[rows]))
         for rows in in_parts(whole.unlabeled, width)
     ]
     prediction = Summary(*map(np.concatenate, zip(*parts, strict=True)))
     models, label, score, unknown = _predictions(fitted, prediction)
     judged = student.out_of_fold
-    judged = fitted.ensemble.out_of_fold if judged is None else judged
-    y = fitted.ensemble.held_out_y
-    margin = _margin(judged, y, task) if isinstance(task, Regression) and len(y) else None
+    if judged is None:  # the network has one standard deviation for all examples
+        judged = task.from_outputs(fitted.ensemble.out_of_fold[:, : task.outputs], network.std)
+    margin = interval_margin(judged, fitted.ensemble.held_out_y, task)
     error = fitted.evaluation.score(STUDENT).error or fitted.evaluation.score(ENSEMBLE).error
     files, notes = pack_ensemble(fitted.ensemble) if config.keep_ensemble else ({}, [])
     if isinstance(task, Classification) and (unknown > 0.5).any():
@@ -122,7 +120,7 @@ def assemble(fitted: Fitted) -> Result:
             typical_error=1.0 if error is None else error.value,
         ),
         evaluation=fitted.evaluation,
-        predictor=Predictor(student.network, whole.preprocessor, margin),
+        predictor=Predictor(network, whole.preprocessor, margin),
         held_out=_held_out(fitted),
         base_model_predictions=models,
         about=_about(fitted, [*fitted.notes, *notes]),
@@ -190,13 +188,6 @@ def _held_out(fitted: Fitted) -> HeldOut:
             means[fold] = (np.exp(found) if isinstance(task, Classification) else found).mean(0)
     y = ensemble.held_out_y
     return HeldOut(fitted.sample.rows[folds.rows], y, folds.of, means, predictions)
-
-
-def _margin(prediction: Array, y: Array, task: Regression) -> float:
-    """How closely nine of ten held-out values were predicted, in the target's units."""
-    errors = np.sort(np.abs(prediction[:, 0] - y))
-    place = min(len(errors), math.ceil(INTERVAL * (len(errors) + 1))) - 1
-    return float(max(errors[place], 1e-9) * task.scale)
 
 
 def _about(fitted: Fitted, notes: Sequence[str]) -> About:

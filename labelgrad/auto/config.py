@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TASKS = ("classification", "regression")
 DATE_ORDERS = ("day-first", "month-first")
+QUALITIES = ("fast", "best")
 LABEL_SAMPLINGS = ("random", "by-class", "unknown")
 # May come as a path, or as the number of a column.
 TEXTS = ("target", "id", "method", "labels", "unlabeled_value", "cache", "weak_labels")
@@ -78,6 +79,11 @@ class FitConfig:
     download: bool = option(False, "Allow downloading an encoder's weights.")
     cache: str | None = option(None, "Cache folder for features and decoded data.", metavar="DIR")
     # Models
+    quality: str = option(
+        "best",
+        "fast: on tables three base models, and a student that learns from fewer rows.",
+        choices=QUALITIES,
+    )
     base_models: tuple[str, ...] | None = option(
         None,
         "Base models to stack, such as linear,extra trees; a training method such as lga+vat is "
@@ -193,6 +199,7 @@ class Options(TypedDict, total=False):
     encoder: str | nn.Module | None
     download: bool
     cache: str | None
+    quality: str
     base_models: str | Sequence[str] | None
     estimators: Mapping[str, Any] | None
     method: str | None

@@ -30,7 +30,7 @@ from labelgrad.auto.data.dataset import Dataset, Examples
 from labelgrad.auto.evaluation import Calibration, calibrate
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.stacking import Ensemble
-from labelgrad.auto.task import Array, Classification, Task
+from labelgrad.auto.task import Array, Classification, Regression, Task
 from labelgrad.functional import mixed_seed, one_thread, random_numbers
 from labelgrad.methods import SUPERVISED
 from labelgrad.objective import Objective
@@ -41,9 +41,10 @@ from labelgrad.training.trainer import ADAM
 
 PART = 20_000  # examples that are predicted at once
 TRUE_LABELS = 0.1  # weight of their loss
-MIN_ROWS = 5000  # that the student of a table learns from, mixed ones included
+MIN_ROWS, FAST_ROWS = 5000, 1500  # that the student of a table learns from, mixed ones included
 MIXED_SHARE = 0.25  # of a mixed row's columns come from the second row
-BATCH, TABLE_STEPS, TABLE_RATE = 128, 500, 4e-3  # the rate falls along a cosine
+STD_PRIOR = 100  # labels; fewer tell standard deviations apart less than they should
+BATCH, TABLE_STEPS, FAST_STEPS, TABLE_RATE = 128, 500, 200, 4e-3  # the rate falls along a cosine
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ def distill(
     dataset : Dataset
         The examples that base models were fitted on.
     config : FitConfig
-        `network`, `steps`, `seed`, `device` and `mirror` are used.
+        `quality`, `network`, `steps`, `seed`, `device` and `mirror` are used.
     folder : Path, optional
         Where checkpoints are; trainings go on from them.
     events : Events
@@ -84,11 +85,15 @@ def distill(
     Student
     """
     network = networks.network_for(SUPERVISED, dataset, config, folder=folder)
+    is_fast = config.quality == "fast"
     folds, task, is_raw = ensemble.folds, dataset.task, dataset.raw is not None
+    if isinstance(task, Regression) and not is_raw and network.module is None:
+        task = replace(task, outputs=2)  # the ensemble's standard deviation as well
     if not is_raw and not dataset.has_encoded_features:
-        steps = TABLE_STEPS if config.steps is None else config.steps
+        steps = (FAST_STEPS if is_fast else TABLE_STEPS) if config.steps is None else config.steps
         network = replace(network, steps=steps, learning_rate=Cosine(TABLE_RATE, steps))
-    examples = with_mixed_rows(dataset, ensemble, config.seed)
+    wanted = FAST_ROWS if is_fast else MIN_ROWS
+    examples = with_mixed_rows(dataset, ensemble, config.seed, wanted)
     taught = np.concatenate([dataset.unlabeled, np.arange(len(dataset), len(examples))])
     train = _train_on_raw if is_raw else _train_on_rows
     students = 0 if is_raw else len(folds)
@@ -99,13 +104,25 @@ def distill(
         y[: len(dataset)] = folds.masked(dataset.y, fold, task)
         parts = range(0, len(taught), PART)  # without a copy of all examples
         predictions = [ensemble.predict(examples[taught[at : at + PART]], fold) for at in parts]
-        outputs = np.concatenate([*predictions, np.zeros((0, task.columns))])[:, : task.outputs]
-        targets = torch.from_numpy(np.exp(outputs) if task.classes else outputs).float()
+        found = np.concatenate([*predictions, np.zeros((0, task.columns))])
+        if isinstance(task, Regression) and len(found):
+            found[:, 1] = shrunk(found[:, 1], int(task.is_labeled(y).sum()))
+        targets = torch.from_numpy(task.to_outputs(found)).float()
         module = train(network, examples, y, task, taught, targets, config.seed)
         trained.append(network.trained(module, examples, task))
     events.progress("student", students + 1, students + 1)
     *by_fold, final = trained
     return _evaluated(final, by_fold, ensemble, time.perf_counter() - began)
+
+
+def shrunk(std: Array, labels: int) -> Array:
+    """Standard deviations, nearer to their root mean square where few labels have told them.
+
+    >>> shrunk(np.array([1.0, 7.0]), labels=100)
+    array([3.60555128, 6.08276253])
+    """
+    share = STD_PRIOR / (STD_PRIOR + labels)
+    return np.asarray(np.sqrt((1 - share) * std**2 + share * (std**2).mean()))
 
 
 def _train_on_rows(
@@ -118,7 +135,7 @@ def _train_on_rows(
     x, scale = networks.network_inputs(examples)
     known = np.flatnonzero(task.is_labeled(y))
     labels = torch.from_numpy(y[known])
-    true = F.one_hot(labels, task.outputs) if task.classes else labels[:, None]
+    true = F.one_hot(labels, task.outputs) if task.classes else labels[:, None]  # no std
     sources = [(rows, soft, 1.0), (known, true, TRUE_LABELS)]
     sources = [each for each in sources if len(each[0])]
     generator = torch.Generator().manual_seed(seed)
@@ -137,7 +154,7 @@ def _train_on_rows(
             loss = torch.zeros(())
             parts = outputs.split([len(some) for some in drawn])
             for (_, target, weight), some, part in zip(sources, drawn, parts, strict=True):
-                loss = loss + weight * task.loss(part, target[some].to(part))
+                loss = loss + weight * task.loss(part[:, : target.shape[1]], target[some].to(part))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -160,9 +177,9 @@ def _train_on_raw(
     return run.finish().trainer.evaluated
 
 
-def with_mixed_rows(dataset: Dataset, ensemble: Ensemble, seed: int) -> Examples:
+def with_mixed_rows(dataset: Dataset, ensemble: Ensemble, seed: int, wanted: int) -> Examples:
     """All examples, and rows mixed from two others, as many as a small table lacks."""
-    missing = MIN_ROWS - len(dataset.unlabeled)
+    missing = wanted - len(dataset.unlabeled)
     is_table = dataset.raw is None and not dataset.has_encoded_features
     fits = [each for each in ensemble.cross_fits if ensemble.weights[each.name]]
     if missing <= 0 or not is_table or not all(each.predicts_new for each in fits):
@@ -189,7 +206,8 @@ def _evaluated(
             final = replace(final, temperature=calibration.temperature)
     elif len(y):
         judged = ensemble.out_of_fold if out_of_fold is None else out_of_fold
-        final = replace(final, std=float(np.sqrt(((judged[:, 0] - y) ** 2).mean())))
+        std = 1.0 if out_of_fold is None else out_of_fold[:, 1]
+        final = replace(final, std=float(np.sqrt((((judged[:, 0] - y) / std) ** 2).mean())))
         if out_of_fold is not None:
-            out_of_fold = task.from_outputs(out_of_fold[:, :1], final.std)
+            out_of_fold = out_of_fold * [1.0, final.std]
     return Student(final, out_of_fold, calibration, seconds)

@@ -165,6 +165,7 @@ def read_ensemble(manifest: Manifest, predictor: Predictor) -> Ensemble:
     import sklearn
 
     task, fits = predictor.model.task, []
+    task = replace(task, outputs=1) if isinstance(task, Regression) else task  # the student has 2
     with manifest.using(INDEX, AGAIN):
         index = built(Index, read_json(manifest.read(INDEX, MOST_INDEX)))
         index.check(task)
@@ -176,7 +177,7 @@ def read_ensemble(manifest: Manifest, predictor: Predictor) -> Ensemble:
         file = _file(place, entry)
         with manifest.using(file, hint):
             state = load_state(manifest.read(file, MOST_BYTES))
-            fitted = _fitted(entry.kind, state, predictor)
+            fitted = _fitted(entry.kind, state, predictor, task)
             if "start" in state:
                 fitted = OnView(entry.name, fitted, int(state["start"]), int(state["stop"]))
             if isinstance(task, Regression):
@@ -221,9 +222,9 @@ def _arrays(**arrays: Array) -> dict[str, Array]:
     return {name: np.ascontiguousarray(each) for name, each in arrays.items()}
 
 
-def _fitted(kind: str, state: Mapping[str, Any], predictor: Predictor) -> FittedModel:
+def _fitted(kind: str, state: Mapping[str, Any], predictor: Predictor, task: Task) -> FittedModel:
     """The model that `_state` described, with everything checked that compiled code relies on."""
-    task, columns = predictor.model.task, predictor.model.task.columns
+    student, columns = predictor.model, task.columns
     if kind == "graph":
         X, neighbours = state["X"], state["neighbours"]
         _check_floats(state, X=X.shape[:1] + X.shape[1:2], mass=(len(X), columns), scale=(columns,))
@@ -236,11 +237,14 @@ def _fitted(kind: str, state: Mapping[str, Any], predictor: Predictor) -> Fitted
         _check_floats(state, weight=(len(weight), columns), bias=(columns,))
         return LinearHead(weight, state["bias"], task)
     if kind == "network":  # like the one that is saved beside the ensemble
-        std, temperature = float(state["std"]), float(state["temperature"])
-        model = copy.deepcopy(predictor.model)
+        about = student.to_dict() | {name: state[name] for name in ("std", "temperature")}
+        same = student.task.outputs == task.outputs
+        model = TrainedNetwork.from_dict(
+            about, task, copy.deepcopy(student.network) if same else None
+        )
         weights = {name: torch.from_numpy(one) for name, one in state["weights"].items()}
         model.network.load_state_dict(weights)
-        return replace(predictor, model=replace(model, std=std, temperature=temperature)).model
+        return replace(predictor, model=model).model
     if kind not in ("estimator", "catboost") or state["read"] not in READ_BY:
         raise ValueError(f"its kind {kind!r} or reading {state.get('read')!r} is unknown")
     if kind == "catboost":

@@ -19,7 +19,7 @@ from labelgrad.auto.base_models.networks import FINE_TUNED, OWN, TrainedNetwork,
 from labelgrad.auto.config import FitConfig
 from labelgrad.auto.data.dataset import Examples, NewExamples, Preprocessor, RowIds
 from labelgrad.auto.labels import id_column
-from labelgrad.auto.task import Array, Classification, Task, task_from_dict
+from labelgrad.auto.task import Array, Classification, Regression, Task, task_from_dict
 from labelgrad.files import json_bytes, read_json, unshared, write_whole
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MODEL_INFO, MODEL = "model.json", "model.safetensors"
 MOST_JSON = 2**28  # bytes
+INTERVAL, MIN_MARGIN = 0.9, 1e-9  # share of values inside; standard deviations
 MANY_CLASSES = 20  # a column for each of more is written only on request
 
 
@@ -46,7 +47,7 @@ class Predictions:
     id_name: str
     ids: Sequence[str]
     prediction: Array  # as the task has it
-    margin: float | None = None  # nine of ten held-out values were predicted this closely
+    margin: Array | None = None  # (n,) of values: half the width of a 90 % interval, in their units
     skipped: Sequence[tuple[str, str]] = ()  # id, reason
 
     def __len__(self) -> int:
@@ -147,7 +148,7 @@ class Predictor:
     preprocessor
         Treats new data as the data of the fit.
     margin
-        Nine of ten held-out values were predicted this closely, in the target's units.
+        Nine of ten held-out values were predicted this closely, in standard deviations.
 
     """
 
@@ -180,10 +181,14 @@ class Predictor:
             )
         return prediction
 
-    def predictions(self, new: NewExamples, prediction: Array) -> Predictions:
-        """A prediction of new examples, with their ids."""
+    def predictions(self, new: NewExamples, prediction: Array | None = None) -> Predictions:
+        """The network's, or another, prediction of new examples, with their ids."""
+        found = self.predict(new.examples) if prediction is None else prediction
+        task, margin = self.model.task, None
         id_name = "row" if isinstance(new.ids, RowIds) else self.preprocessor.id_name
-        return Predictions(self.model.task, id_name, new.ids, prediction, self.margin, new.skipped)
+        if isinstance(task, Regression) and self.margin is not None:
+            margin = self.margin * task.scale * found[:, 1]
+        return Predictions(task, id_name, new.ids, found, margin, new.skipped)
 
     def files(self) -> dict[str, bytes]:
         """The files of the model by their names."""
@@ -195,6 +200,23 @@ class Predictor:
         }
         weights = save_tensors(unshared(self.model.network.state_dict()))
         return {MODEL_INFO: json_bytes(about), MODEL: weights}
+
+
+def interval_margin(prediction: Array, y: Array, task: Task) -> float | None:
+    """How many standard deviations nine of ten held-out values are from their predictions.
+
+    With n of them it is the ⌈0.9 (n + 1)⌉-th smallest (Lei et al., 2018), so that the intervals of
+    new examples cover nine of ten on average, whatever the standard deviations are worth.
+
+    >>> y = np.arange(10.0)
+    >>> interval_margin(np.stack([np.zeros(10), np.full(10, 2.0)], axis=1), y, Regression())
+    4.5
+    """
+    if not isinstance(task, Regression) or not len(y):
+        return None
+    errors = np.sort(np.abs(prediction[:, 0] - y) / prediction[:, 1])
+    place = min(len(y), math.ceil(INTERVAL * (len(y) + 1))) - 1
+    return float(max(errors[place], MIN_MARGIN))
 
 
 def read_predictor(manifest: Manifest, network: nn.Module | None, config: FitConfig) -> Predictor:

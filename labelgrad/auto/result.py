@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from html import escape
 from pathlib import Path
@@ -31,7 +31,14 @@ from labelgrad.auto.data.views import open_views
 from labelgrad.auto.events import SILENT, Events
 from labelgrad.auto.labels import csv_pieces, filled_in, ids_digest, read_labels
 from labelgrad.auto.plain_values import built
-from labelgrad.auto.predictor import MODEL, MODEL_INFO, Predictions, Predictor, read_predictor
+from labelgrad.auto.predictor import (
+    MODEL,
+    MODEL_INFO,
+    Predictions,
+    Predictor,
+    interval_margin,
+    read_predictor,
+)
 from labelgrad.auto.task import Array, Task, log_normalize
 from labelgrad.files import digest_of, digest_of_file, json_bytes, read_json, write_whole
 from labelgrad.reasons import reason_of
@@ -251,14 +258,15 @@ class Result:
 
     def _predict(self, new: NewExamples, ensemble: bool) -> Predictions:
         if not ensemble:
-            return self.predictor.predictions(new, self.predictor.predict(new.examples))
+            return self.predictor.predictions(new)
         model = self._ensemble
         try:
             prediction = model.predict(new.examples)
         except (RuntimeError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
             reason = reason_of(error)
             raise ValueError(f"The ensemble cannot predict these data ({reason}).") from None
-        return self.predictor.predictions(new, prediction)
+        margin = interval_margin(self.held_out.predictions["ensemble"], self.held_out.y, self.task)
+        return replace(self.predictor, margin=margin).predictions(new, prediction)
 
     @cached_property
     def _ensemble(self) -> FittedModel:

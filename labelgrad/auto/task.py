@@ -9,7 +9,7 @@ standardized units. A task knows everything that differs between the two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from labelgrad.losses import CrossEntropy, Loss, SquaredError
 
 Array = NDArray[Any]
 MIN_PROBABILITY = 1e-4  # a class that is ruled out and true should not cost everything
-MIN_STD = 1e-3  # of a standardized value
+MIN_STD, LOG_STD = 1e-3, 7.0  # of a standardized value; at most, up or down
 
 
 def log_normalize(logits: Array) -> Array:
@@ -80,6 +80,10 @@ class Classification:
         del std
         return clip_confidence(log_normalize(np.asarray(outputs, dtype=float)))
 
+    def to_outputs(self, prediction: Array) -> Array:
+        """What a network learns from these predictions: probabilities."""
+        return np.exp(prediction)
+
     def point(self, prediction: Array) -> Array:
         """The most probable target."""
         return np.asarray(prediction.argmax(1))
@@ -123,11 +127,11 @@ class Regression:
 
     mean: float = 0.0
     scale: float = 1.0
+    outputs: int = 1  # numbers that a network gives per example; the second is a log of the std
     name: ClassVar[str] = "regression"
     error_name: ClassVar[str] = "root mean squared error"
     classes: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[int] = 2
-    outputs: ClassVar[int] = 1  # numbers that a network gives per example, the first columns
     loss: ClassVar[Loss] = SquaredError()
 
     def unlabeled(self, n: int) -> Array:
@@ -139,9 +143,14 @@ class Regression:
         return ~np.isnan(y)
 
     def from_outputs(self, outputs: Array, std: float | Array = 1.0) -> Array:
-        """The prediction that a network's outputs (n, 1) stand for, with a standard deviation."""
-        mean = np.asarray(outputs, dtype=float).reshape(len(outputs))
-        return np.stack([mean, np.maximum(np.broadcast_to(std, mean.shape), MIN_STD)], axis=1)
+        """The prediction that outputs (n, `outputs`) stand for; `std` is a factor of the second."""
+        columns = np.asarray(outputs, dtype=float).reshape(len(outputs), self.outputs)
+        each = np.exp(columns[:, 1:].clip(-LOG_STD, LOG_STD)).prod(1)  # 1 where there is no second
+        return np.stack([columns[:, 0], np.maximum(std * each, MIN_STD)], axis=1)
+
+    def to_outputs(self, prediction: Array) -> Array:
+        """What a network's outputs should be for these predictions."""
+        return np.stack([prediction[:, 0], np.log(prediction[:, 1])], axis=1)[:, : self.outputs]
 
     def point(self, prediction: Array) -> Array:
         """The expected target."""
@@ -172,7 +181,7 @@ class Regression:
 
     def to_dict(self) -> dict[str, Any]:
         """The task as JSON can hold it."""
-        return {"name": self.name, "mean": self.mean, "scale": self.scale}
+        return {"name": self.name, **asdict(self)}
 
 
 Task = Classification | Regression
@@ -186,4 +195,4 @@ def task_from_dict(saved: Mapping[str, Any]) -> Task:
     """
     if saved["name"] == Classification.name:
         return Classification(tuple(str(name) for name in saved["classes"]))
-    return Regression(float(saved["mean"]), float(saved["scale"]))
+    return Regression(float(saved["mean"]), float(saved["scale"]), int(saved["outputs"]))

@@ -168,22 +168,26 @@ def gaussian_classifier(setting: Setting) -> Any:
     return GaussianProcessClassifier(_smooth_kernel(setting), random_state=setting.seed)
 
 
-def gaussian_regressor(setting: Setting) -> Any:
-    """A Gaussian process; length scale and noise are chosen by marginal likelihood."""
+def gaussian_regressor(setting: Setting, *, ard: bool = False) -> Any:
+    """A Gaussian process; length scale and noise are chosen by marginal likelihood.
+
+    Automatic relevance determination (`ard`) gives every column a length scale of its own.
+    """
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import WhiteKernel
 
-    kernel = _smooth_kernel(setting) + WhiteKernel(0.1)
+    kernel = _smooth_kernel(setting, ard) + WhiteKernel(0.1)
     return GaussianProcessRegressor(kernel, normalize_y=True, random_state=setting.seed)
 
 
-def _smooth_kernel(setting: Setting) -> Any:
+def _smooth_kernel(setting: Setting, ard: bool = False) -> Any:
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
     if len(setting.y) > MAX_GAUSSIAN_PROCESS:
         raise ValueError(f"it is limited to {MAX_GAUSSIAN_PROCESS:,} labels")
     length = math.sqrt(setting.columns)
-    return ConstantKernel(1.0) * RBF(length, (1e-2 * length, 1e5))
+    lengths = [length] * (setting.columns if ard else 1)
+    return ConstantKernel(1.0) * RBF(lengths, (1e-2 * length, 1e5))
 
 
 def support_vectors(setting: Setting) -> Any:

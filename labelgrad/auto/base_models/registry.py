@@ -22,6 +22,7 @@ from labelgrad.auto.data.dataset import Dataset
 from labelgrad.methods import SUPERVISED, every_method
 from labelgrad.nearest import did_you_mean
 
+ARD, MAX_FOR_ARD = "ard gaussian process", 2_000_000  # labels², times columns: five seconds
 SEEDED: dict[str, Any] = {"seeded": "random_state"}
 TREES = {"n_estimators": 200} | SEEDED
 # scikit-learn's default of 20 examples in a leaf would be all labels there are.
@@ -55,6 +56,7 @@ ESTIMATORS = (
     _family("random forest", "sklearn.ensemble.RandomForest", "trees", **TREES),
     _family("extra trees", "sklearn.ensemble.ExtraTrees", "trees", **TREES),
     EstimatorModel("gaussian process", e.gaussian_classifier, e.gaussian_regressor),
+    EstimatorModel(ARD, None, partial(e.gaussian_regressor, ard=True)),
     _family("catboost", "catboost.CatBoost", **CATBOOST),
     _family("tabicl", "tabicl.TabICL", allow_auto_download=False, **SEEDED),
     # Baselines for comparisons, which are not stacked by default.
@@ -76,7 +78,11 @@ DEFAULT = {
         *("linear", "lga-kernel", "self-training", "random forest", "extra trees"),
         *("neighbours", "label spreading"),
     ),
-    "regression": ("linear", "random forest", "extra trees", "neighbours", "gaussian process"),
+    "regression": ("linear", "extra trees", "neighbours", "gaussian process", ARD),
+}
+FAST = {
+    "classification": ("lga-metric", "extra trees", "neighbours"),
+    "regression": ("linear", "extra trees", "gaussian process"),
 }
 DEFAULT_FOR_FEATURES = {  # of encoders: trees would use one of a thousand columns at a time
     "classification": ("linear", "nearest features", "lga-linear"),
@@ -94,7 +100,7 @@ TRAINING_SHARE, PARALLEL_EFFICIENCY = 0.85, 0.85  # of a time budget; of several
 WHERE_INSTALLED, MAX_BOOSTED = ("catboost",), 300  # columns: a minute a fold for 800
 
 
-def default_base_models(dataset: Dataset) -> tuple[str, ...]:
+def default_base_models(dataset: Dataset, quality: str = "best") -> tuple[str, ...]:
     """The names of the base models that are stacked by default.
 
     Networks are among them where they see pixels or tokens. On tables they make the ensemble no
@@ -105,9 +111,13 @@ def default_base_models(dataset: Dataset) -> tuple[str, ...]:
         beside = DEFAULT_FOR_PLAIN[dataset.task.name]
         plain = [f"{name}{ON}{view}" for view in views(dataset) if view for name in beside]
         return (*DEFAULT_FOR_FEATURES[dataset.task.name], *plain, *networks)
+    if quality == "fast":
+        return (*FAST[dataset.task.name], *networks)
     boosted = WHERE_INSTALLED if dataset.X.shape[1] <= MAX_BOOSTED else ()
     installed = (name for name in boosted if find_spec(name))
-    return (*DEFAULT[dataset.task.name], *installed, *networks)
+    is_slow = len(dataset.labeled) ** 2 * dataset.X.shape[1] > MAX_FOR_ARD
+    names = (name for name in DEFAULT[dataset.task.name] if name != ARD or not is_slow)
+    return (*names, *installed, *networks)
 
 
 def views(dataset: Dataset) -> dict[str, tuple[int, int]]:
@@ -143,7 +153,7 @@ def base_models(
     names : sequence of str, optional
         Names of the registry or training methods such as "lga+vat"; the defaults if None.
     config : FitConfig
-        `method`, `estimators`, `weak_labels` and the options of networks are used.
+        `quality`, `method`, `estimators`, `weak_labels` and the options of networks are used.
     dataset : Dataset
         Tells defaults and what networks see.
     folder : Path, optional
@@ -160,7 +170,7 @@ def base_models(
         raise ValueError(f"`class_prior` must give shares of the classes ({known}), got {strange}.")
     module = n.module_to_fine_tune(dataset, config) if config.fine_tune else None
     make = partial(n.network_for, dataset=dataset, config=config, folder=folder, module=module)
-    chosen = list(default_base_models(dataset) if names is None else names)
+    chosen = list(default_base_models(dataset, config.quality) if names is None else names)
     if config.method is not None and config.method not in chosen:
         chosen.append(config.method)
     models: dict[str, BaseModel] = {}

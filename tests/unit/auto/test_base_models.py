@@ -69,7 +69,8 @@ def dataset(raw: Array | None = None, task: Task | None = None, **more: bool) ->
 def of_registry(task: Task) -> list[BaseModel]:
     classes_only = {"self-training", "label spreading", "logistic regression"}
     classes_only |= {"lga-linear", "lga-metric", "lga-kernel"}
-    left_out = OPTIONAL | (classes_only if isinstance(task, Regression) else set())
+    values_only = {"ard gaussian process"}
+    left_out = OPTIONAL | (classes_only if isinstance(task, Regression) else values_only)
     return [make() for name, make in BASE_MODELS.items() if name not in left_out] + NETWORKS
 
 
@@ -180,6 +181,7 @@ def test_defaults_have_networks_only_where_they_see_pixels() -> None:
     images = dataset(raw=np.zeros((90, 1, 8, 8), np.uint8))
     assert "linear" in default_base_models(table)
     assert "lga-evidence" not in default_base_models(table)
+    assert default_base_models(table, "fast") == ("lga-metric", "extra trees", "neighbours")
     assert default_base_models(encoded) == ("linear", "nearest features", "lga-linear")
     assert default_base_models(images)[-2:] == ("supervised", "lga-evidence")
     models = {model.name: model for model in base_models(None, FitConfig(), images)}

@@ -20,7 +20,7 @@ skops = pytest.importorskip("skops.io")
 CLASSES = "linear,lga-metric,lga-kernel,self-training,random forest,extra trees,"
 CLASSES += "neighbours,label spreading,majority,lga-linear,gaussian process,lga"
 FEW = "linear,neighbours,lga-linear,lga"
-VALUES = "linear,random forest,extra trees,neighbours,gaussian process,majority"
+VALUES = "linear,random forest,extra trees,neighbours,ard gaussian process,majority,lga"
 
 
 def fit_equal(folder, models, *, values=False):

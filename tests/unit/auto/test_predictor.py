@@ -35,16 +35,21 @@ def test_probabilities_are_those_of_the_table(classes, tmp_path):
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
 
 
-def test_values_have_an_interval_that_covers_most_held_out_values(tmp_path):
-    X, y = arrays(rows=120, labeled=60, values=True)
-    result = small_fit(X, y, out=tmp_path / "run", base_models="linear", steps=100)
-    found = load(tmp_path / "run").predict(X[60:])
-    frame = found.frame()
-    assert frame.columns == ["row", "prediction", "low", "high"]
-    truth = X[60:] @ [1.0, 2.0, 0.0, 0.5]
-    low, high = frame["low"].to_numpy(), frame["high"].to_numpy()
-    assert ((low <= truth) & (truth <= high)).mean() > 0.7
-    assert result.predictor.margin == pytest.approx((frame["high"] - frame["low"])[0] / 2)
+def test_intervals_cover_most_values_and_are_wider_where_the_noise_is(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 2))
+    noisy = X[:, 0] > 0
+    truth = X[:, 1] + np.where(noisy, 1.0, 0.1) * rng.normal(size=1000)
+    y = np.where(np.arange(1000) < 150, truth, np.nan)
+    run = small_fit(X, y, out=tmp_path / "run", base_models="extra trees", steps=300)
+    loaded = load(tmp_path / "run")
+    for found in (loaded.predict(X[150:]), run.predict(X[150:], ensemble=True)):
+        frame = found.frame()
+        assert frame.columns == ["row", "prediction", "low", "high"]
+        low, high = frame["low"].to_numpy(), frame["high"].to_numpy()
+        np.testing.assert_allclose((high - low) / 2, found.margin)
+        assert 0.85 < ((low <= truth[150:]) & (truth[150:] <= high)).mean() < 0.95
+        assert found.margin[noisy[150:]].mean() > 1.2 * found.margin[~noisy[150:]].mean()
     with pytest.raises(ValueError, match="values have no probabilities"):
         _ = found.probabilities
 
