@@ -22,7 +22,7 @@ from labelgrad.auto.predictor import Predictor, interval_margin
 from labelgrad.auto.result import About, HeldOut, Result, UnlabeledPredictions
 from labelgrad.auto.stacking import Ensemble
 from labelgrad.auto.store import allocate
-from labelgrad.auto.task import Array, Classification, log_normalize
+from labelgrad.auto.task import Array, Classification, Regression, log_normalize
 
 MAX_UNLABELED, MIN_UNLABELED = 300_000, 20_000
 STEPS = 2000  # of a training whose steps are not given
@@ -97,10 +97,11 @@ def assemble(fitted: Fitted) -> Result:
     ]
     prediction = Summary(*map(np.concatenate, zip(*parts, strict=True)))
     models, label, score, unknown = _predictions(fitted, prediction)
-    judged = student.out_of_fold
-    if judged is None:  # the network has one standard deviation for all examples
-        judged = task.from_outputs(fitted.ensemble.out_of_fold[:, : task.outputs], network.std)
-    margin = interval_margin(judged, fitted.ensemble.held_out_y, task)
+    judged, margin = student.out_of_fold, None
+    if isinstance(task, Regression):
+        if judged is None:  # the network has one standard deviation for all examples
+            judged = task.from_outputs(fitted.ensemble.out_of_fold[:, :1], network.std)
+        margin = interval_margin(judged, fitted.ensemble.held_out_y, task)
     error = fitted.evaluation.score(STUDENT).error or fitted.evaluation.score(ENSEMBLE).error
     files, notes = pack_ensemble(fitted.ensemble) if config.keep_ensemble else ({}, [])
     if isinstance(task, Classification) and (unknown > 0.5).any():

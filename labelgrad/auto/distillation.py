@@ -107,7 +107,8 @@ def distill(
         found = np.concatenate([*predictions, np.zeros((0, task.columns))])
         if isinstance(task, Regression) and len(found):
             found[:, 1] = shrunk(found[:, 1], int(task.is_labeled(y).sum()))
-        targets = torch.from_numpy(task.to_outputs(found)).float()
+        outputs = task.to_outputs(found) if isinstance(task, Regression) else np.exp(found)
+        targets = torch.from_numpy(outputs).float()
         module = train(network, examples, y, task, taught, targets, config.seed)
         trained.append(network.trained(module, examples, task))
     events.progress("student", students + 1, students + 1)

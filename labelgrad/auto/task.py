@@ -80,10 +80,6 @@ class Classification:
         del std
         return clip_confidence(log_normalize(np.asarray(outputs, dtype=float)))
 
-    def to_outputs(self, prediction: Array) -> Array:
-        """What a network learns from these predictions: probabilities."""
-        return np.exp(prediction)
-
     def point(self, prediction: Array) -> Array:
         """The most probable target."""
         return np.asarray(prediction.argmax(1))
