@@ -13,7 +13,6 @@ import torch
 from scipy.io import savemat
 
 from experiments.datasets import cifar10, fashion_mnist, svhn
-from experiments.datasets.files import fetch
 from experiments.datasets.image_sets import load
 from experiments.datasets.svhn import read_mat
 
@@ -226,17 +225,6 @@ def test_the_real_pictures_have_the_sizes_and_means_known_of_them(name):
     assert pictures.train[1].unique().tolist() == list(range(10))
     got = pictures.train[0].float().mean((0, 2, 3)) / 255
     assert torch.allclose(got, torch.tensor(means), atol=5e-5)
-
-
-def test_a_file_is_downloaded_once_and_one_put_there_by_hand_is_left_alone(tmp_path):
-    source = tmp_path / "source.bin"
-    source.write_bytes(b"published")
-    folder = tmp_path / "not" / "there"
-    fetch([source.as_uri()], folder)
-    assert [path.name for path in folder.iterdir()] == ["source.bin"]
-    (folder / "source.bin").write_bytes(b"mine")
-    fetch([source.as_uri()], folder)
-    assert (folder / "source.bin").read_bytes() == b"mine"
 
 
 def test_a_damaged_matlab_file_is_one_sentence(tmp_path):
