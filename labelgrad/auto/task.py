@@ -9,7 +9,7 @@ standardized units. A task knows everything that differs between the two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,7 +123,7 @@ class Regression:
 
     mean: float = 0.0
     scale: float = 1.0
-    outputs: int = 1  # numbers that a network gives per example; the second is a log of the std
+    outputs: int = field(default=1, repr=False)  # of a network; the second is a log of the std
     name: ClassVar[str] = "regression"
     error_name: ClassVar[str] = "root mean squared error"
     classes: ClassVar[tuple[str, ...]] = ()
