@@ -283,7 +283,9 @@ def _as_labels(y: Any) -> Any:
     if isinstance(series, nw.DataFrame) and len(series.columns) == 1:
         series = series.get_column(series.columns[0])
     if not isinstance(series, nw.Series):
-        return np.asarray(y)
+        labels = np.asarray(y)
+        is_list = labels.dtype.kind == "U" and not isinstance(y, np.ndarray)
+        return np.asarray(y, dtype=object) if is_list else labels  # NumPy makes text of numbers
     if series.dtype == nw.Object:
         return np.fromiter(series.to_list(), dtype=object)
     return from_narwhals(series)
